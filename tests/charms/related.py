@@ -33,6 +33,7 @@ META: dict[str, Any] = {
         "identity-credentials": {"interface": "keystone-credentials"},
         "etcd": {"interface": "etcd"},
         "etcd-client": {"interface": "etcd_client"},
+        "prometheus-api": {"interface": "prometheus_api"},
     },
     "provides": {
         "metrics-endpoint": {"interface": "prometheus_scrape"},

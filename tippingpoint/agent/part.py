@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from tippingpoint.agent.closing import problem_of
 from tippingpoint.agent.exporter import Measured
@@ -26,6 +26,9 @@ from tippingpoint.units.conductor import Follower
 from tippingpoint.units.search_words import ClearHold, ProbeReport
 from tippingpoint.units.shared_run import SharedRun
 from tippingpoint.units.shared_run import UnitProgress as Told
+
+if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
+    from tippingpoint.run.run_figures import RunFigures
 
 CUT_WITHIN = 10.0
 """Seconds in which the workers of a part that is cut may release what they hold."""
@@ -85,8 +88,10 @@ class PartRunner:
         run_id: str,
         takes_up: TakenUp | None = None,
         again: int = 0,
+        figures: RunFigures | None = None,
     ) -> None:
-        """`out` gets the part's directory, which is named `run_id`; `again` is the state's.
+        """`out` gets the part's directory, which is named `run_id`; `again` is the state's. `figures` are those of
+        Prometheus, in a search that this unit does alone.
 
         `changed` is called with each new phase and turn, `reported` with what was measured of a shared search's turn,
         `clear` with what that shows before its hold is over, and `moved_on` when the phase of a stage changes.
@@ -108,6 +113,7 @@ class PartRunner:
             conductor=None if shared.searches_alone else self._follower,
             share=self._follower.share,
             unit=unit,
+            figures=figures,
         )
         self._turn = 0
         self._stopping = False

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tippingpoint.agent.prometheus import PrometheusAccess
 from tippingpoint.report import RunFormat
 from tippingpoint.units.search_words import ProbeReport
 from tippingpoint.units.shared_run import SharedRun, Unit, UnitWord
@@ -32,6 +33,10 @@ class Orders(_Request):
     """Address and port of the clock that all units use; empty if it is not known yet."""
     lost: list[Unit] = []
     """Units that were lost in a run that is over: this unit removes what they left on the target."""
+    leads: bool = False
+    """Whether this unit is the leader: its agent asks Prometheus about the run."""
+    prometheus: PrometheusAccess | None = None
+    """The Prometheus that knows the figures of the run's thresholds; None without such thresholds, or without one."""
     address: Short = ""
     """This unit's own address as the others reach it; by default that of the default route."""
 
@@ -66,7 +71,7 @@ class Leave(_Request):
 
 
 class Word(_Request):
-    """Return this unit's report on its part, and its result."""
+    """Return this unit's report on its part, its result, and on the leader what is known of figures of Prometheus."""
 
     do: Literal["word"]
 
@@ -149,6 +154,14 @@ class Probe(_Request):
     target: dict[str, Any] = {}
 
 
+class CheckFigures(_Request):
+    """Ask a Prometheus whether it can tell what the thresholds of a plan are about, before a run begins."""
+
+    do: Literal["check-figures"]
+    plan: dict[str, Any]
+    prometheus: PrometheusAccess
+
+
 class Ping(_Request):
     """Return whether the agent is running."""
 
@@ -169,6 +182,7 @@ AnyRequest = Annotated[
     | Repair
     | EvictMember
     | Probe
+    | CheckFigures
     | Ping,
     Field(discriminator="do"),
 ]

@@ -9,13 +9,14 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
 from tippingpoint import __version__
 from tippingpoint.agent import requests
 from tippingpoint.agent.admission import Admission
+from tippingpoint.agent.asking import Asking
 from tippingpoint.agent.clocks import Clocks
 from tippingpoint.agent.closing import close_cut, cut_in
 from tippingpoint.agent.exporter import Exporter, Measured
@@ -25,17 +26,23 @@ from tippingpoint.agent.keeping import Keeping, Kept, furthest
 from tippingpoint.agent.lost import inherit
 from tippingpoint.agent.part import Ended, PartRunner, part_name, plan_of
 from tippingpoint.agent.probing import probe
+from tippingpoint.agent.prometheus import check_figures, opened
 from tippingpoint.agent.removal import Removal
 from tippingpoint.agent.reports import keep_digests, write_reports
 from tippingpoint.agent.state import ENDED, PartState, Phase, State
 from tippingpoint.agent.tasks import Tasks
 from tippingpoint.agent.wake import wake
 from tippingpoint.errors import UserError, told
+from tippingpoint.plan.read import Plan
 from tippingpoint.run.resume import TakenUp, take_up
 from tippingpoint.rundir.ledger import entries
 from tippingpoint.units.search_words import ClearHold, ProbeReport
 from tippingpoint.units.shared_run import REMOVED, SharedRun, UnitProgress, UnitWord, stop
 from tippingpoint.util.network_errors import in_words
+
+if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
+    from tippingpoint.monitoring.prometheus import Prometheus
+    from tippingpoint.run.run_figures import RunFigures
 
 TAKE_UP_WITHIN = 90.0
 """Seconds after a restart in which the charm must confirm that a run goes on; else the part that was cut is closed.
@@ -69,6 +76,7 @@ class Agent:
         )
         self._admission = Admission(wake_file.parent, lambda: self._playing is not None, self._wake)
         self._judging = Judging(state, self._wake)
+        self._asking = Asking(self._wake)
         self._awaits = False
         """Whether the charm waits for something that it gets no event for."""
         self._part: PartRunner | None = None
@@ -91,6 +99,7 @@ class Agent:
             requests.Repair: self._repair,
             requests.EvictMember: self._evict_member,
             requests.Probe: self._probe,
+            requests.CheckFigures: self._check_figures,
             requests.Ping: self._ping,
         }
 
@@ -125,6 +134,7 @@ class Agent:
                 await asyncio.wait([task])
         await self._admission.close()
         await self._judging.close()
+        await self._asking.close()
         await self._tasks.close()
         await self._removal.close()
         await self._clocks.close()
@@ -147,6 +157,7 @@ class Agent:
                 "run": run,
                 "unit": orders.unit,
                 "target": orders.target,
+                "prometheus": orders.prometheus,
                 "reference": orders.reference,
             }
         )
@@ -156,6 +167,7 @@ class Agent:
         await self._clocks.listen(orders.address)
         self._told.set()
         self._follow()
+        self._asking.tell(run if orders.leads else None, orders.prometheus, self._offset)
         if run is not None and run.over and orders.target:
             self._remove_what_is_left_of(orders.lost, run, orders.target)
         return {}
@@ -244,6 +256,19 @@ class Agent:
 
     async def _play(self, run: SharedRun, takes_up: TakenUp | None) -> None:
         """Play a part from its beginning to its last word; then begin what comes next."""
+        try:
+            context = opened(self._state.prometheus if run.searches_alone else None)
+        except UserError as refused:
+            await self._close_part(Ended("failed", str(refused), removed=False), None)
+            return
+        async with context as prometheus:
+            ended, directory = await self._play_with(run, takes_up, prometheus)
+        await self._close_part(ended, directory)
+
+    async def _play_with(
+        self, run: SharedRun, takes_up: TakenUp | None, prometheus: Prometheus | None
+    ) -> tuple[Ended, Path | None]:
+        """Play a part to its end, in a search that one unit does alone with the `prometheus` that it asks."""
         state = self._state
         assert state.part is not None
         try:
@@ -261,16 +286,21 @@ class Agent:
                 run_id=state.part.directories[-1],
                 takes_up=takes_up,
                 again=state.part.again,
+                figures=self._figures(plan, prometheus),
             )
         except Exception as problem:
-            ended = Ended("failed", told(problem), removed=False)
-            directory = None
-        else:
-            self._part = part
-            self._follow()
-            ended = await part.run()
-            directory = part.directory
-        await self._close_part(ended, directory)
+            return Ended("failed", told(problem), removed=False), None
+        self._part = part
+        self._follow()
+        return await part.run(), part.directory
+
+    def _figures(self, plan: Plan, prometheus: Prometheus | None) -> RunFigures | None:
+        access = self._state.prometheus
+        if prometheus is None or access is None:
+            return None
+        from tippingpoint.run.run_figures import RunFigures
+
+        return RunFigures(plan, prometheus, access.only)
 
     async def _recover(self, cut: PartState) -> None:
         """Resume a part that was cut if that is possible and the run goes on; else close it."""
@@ -397,7 +427,9 @@ class Agent:
 
     async def _word(self, _: requests.Word) -> dict[str, Any]:
         word = self._said()
+        figures = self._asking.news()
         return {
+            "figures": None if figures is None else figures.model_dump(mode="json"),
             "word": None if word is None else word.model_dump(mode="json", exclude_none=True),
             "result": self._result(),
             "report": self._report_of_turn(),
@@ -590,6 +622,9 @@ class Agent:
         target: Mapping[str, Any] = request.target or self._state.target
         made = entries(self._part.directory) if self._part is not None else []
         return {"task": self._tasks.begin(probe(target, made[-1] if made else None))}
+
+    async def _check_figures(self, check: requests.CheckFigures) -> dict[str, Any]:
+        return {"task": self._tasks.begin(check_figures(check.plan, check.prometheus))}
 
     async def _ping(self, _: requests.Ping) -> dict[str, Any]:
         part = self._state.part

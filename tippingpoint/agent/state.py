@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
+from tippingpoint.agent.prometheus import PrometheusAccess
 from tippingpoint.errors import UserError
 from tippingpoint.units.search_words import ClearHold, ProbeReport
 from tippingpoint.units.shared_run import SharedRun
@@ -49,6 +50,8 @@ class State(BaseModel):
     run: SharedRun | None = None
     target: dict[str, Any] = {}
     """How the target is reached: fields of the plan's target, with secrets by the path of their file only."""
+    prometheus: PrometheusAccess | None = None
+    """The Prometheus that knows the figures of the run's thresholds."""
     reference: str = ""
     part: PartState | None = None
     """The latest part."""

@@ -57,7 +57,7 @@ class Threshold(Section, frozen=True):
     figure: Annotated[str, Field(min_length=1, max_length=80)] | None = Field(
         default=None,
         description="Instead of an operation: the name of a figure of the target's query packs, which Prometheus is "
-        "asked for. The run needs `--prometheus`. `at_most` is its limit.",
+        "asked for. The run needs `--prometheus`, and a charm the relation `prometheus-api`. `at_most` is its limit.",
     )
     role: Literal["leader", "follower"] | None = Field(
         default=None,

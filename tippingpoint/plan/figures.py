@@ -16,3 +16,8 @@ def figures_of(plan: Plan) -> list[tuple[str, Threshold]]:
         for number, threshold in enumerate(thresholds)
         if threshold.figure
     ]
+
+
+def subjects_of(plan: Plan) -> list[str]:
+    """Return the names of these figures, each once (Threshold.subject)."""
+    return list(dict.fromkeys(threshold.subject for _, threshold in figures_of(plan)))

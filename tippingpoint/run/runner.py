@@ -182,11 +182,11 @@ class Runner:
             raise UserError("faults", self._plan.name, "a plan whose faults need no lab, for many units")
 
     def _check_figures(self) -> None:
-        """Raise UserError for a threshold on a figure that nobody can be asked for."""
+        """Raise UserError for a threshold on a figure that nobody can be asked for; units leave that to the leader."""
         field, figure = next(
             ((field, threshold.figure) for field, threshold in figures_of(self._plan)), ("", "")
         )
-        if figure and self._figures is None:
+        if figure and self._figures is None and self._conductor is None:
             accepted = "--prometheus with the URL of a Prometheus that scrapes the target"
             raise UserError(f"{field}.figure", figure, accepted)
 

@@ -20,6 +20,7 @@ from tippingpoint.analysis.search.searcher import Ask, Searcher
 from tippingpoint.analysis.search.stage_margins import judged, margin_names, stage_margins
 from tippingpoint.plan.find import Find
 from tippingpoint.plan.read import AnyStage, SearchPlan
+from tippingpoint.run.asked_figures import in_ramp
 from tippingpoint.run.crew import Crew
 from tippingpoint.run.early_warning import EarlyWarning
 from tippingpoint.run.hold_so_far import HoldSoFar
@@ -28,7 +29,7 @@ from tippingpoint.run.messages import Settle, Settled, Tick
 from tippingpoint.run.probe_loads import ProbeLoads, each_from_nothing, round_of
 from tippingpoint.run.record import Record
 from tippingpoint.run.room import Room
-from tippingpoint.run.run_figures import RunFigures, in_ramp
+from tippingpoint.run.run_figures import RunFigures
 from tippingpoint.run.stages import Stages
 from tippingpoint.rundir.probe_events import ProbeEvent
 from tippingpoint.rundir.results import load_run

@@ -22,6 +22,7 @@ _TELLING = ("event", "operation", "outcome", "error", "kind", "member")
 _WEIGHTIEST = (
     "found",
     "probe",
+    "figure",
     "fault",
     "fault-failed",
     "worker-cut",

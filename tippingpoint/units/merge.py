@@ -25,6 +25,8 @@ from tippingpoint.plan.fields import StageKind, as_amount
 from tippingpoint.plan.read import Plan, said_kinds
 from tippingpoint.rundir.curves import CHART_BINS
 from tippingpoint.rundir.damage import DAMAGED
+from tippingpoint.rundir.figure_values import EVENT as FIGURE
+from tippingpoint.rundir.figure_values import FigureValue
 from tippingpoint.rundir.gathered import GATHERED, UNIT, Unit, UnitStatus
 from tippingpoint.rundir.journal import Events, Journal
 from tippingpoint.rundir.manifest import FILE, Manifest, RunStatus, TargetEntry, WorkerEntry, Workload
@@ -270,7 +272,7 @@ class _Gathering:
             case "cleaned":
                 removed = event.get("removed")
                 self._cleaned += removed if isinstance(removed, int) else 0
-            case "probe" | "found" | "recovering":
+            case "probe" | "found" | "recovering" | "figure":
                 if self._run.searches_alone and _is_of_a_search(event):
                     self._events.append(event)
             case _ if kind == DAMAGED:
@@ -332,8 +334,8 @@ class _Gathering:
             self._events.append({"t": self._seconds, "event": "cleaned", "removed": self._cleaned})
 
     def _tell_of_judged(self) -> None:
-        """Write the events of what the leader judged: the loads that a shared search tried, its answer, and the lower
-        loads after it."""
+        """Write the events of what the leader judged or asked for: the loads that a shared search tried, its answer,
+        the lower loads after it, and the figures of Prometheus in all turns."""
         for probe in self._run.probes:
             t = min(probe.began + probe.seconds, self._seconds)
             self._events.append({"t": t, "event": EVENT, **probe.model_dump()})
@@ -341,6 +343,12 @@ class _Gathering:
             self._events.append({"t": self._seconds, "event": FOUND, **self._run.found.model_dump()})
         if self._run.recovery is not None:
             self._events += self._run.recovery.events(self._seconds)
+        figures = self._run.figures
+        for value in figures.known(self._plan):
+            self._events.append({"t": self._seconds, "event": FIGURE, **value.model_dump()})
+        if figures.unwatched:
+            text = f"figures with abort were not watched all the time: {figures.unwatched}"
+            self._events.append({"t": 0.0, "event": "note", "text": text})
 
     def _manifest(self, head: Head | None) -> Manifest:
         status, reason = _ended(self._run, self._parts)
@@ -493,7 +501,8 @@ class _Lowered(BaseModel, extra="forbid"):
 
 def _is_of_a_search(event: dict[str, Any]) -> bool:
     lowered = _Skipped if "skipped" in event else _Lowered
-    model = {"probe": ProbeEvent, "found": _Found, "recovering": lowered}[event["event"]]
+    models = {EVENT: ProbeEvent, FOUND: _Found, "recovering": lowered, FIGURE: FigureValue}
+    model: type[BaseModel] = models[event["event"]]
     try:
         model.model_validate(event)
     except ValidationError:

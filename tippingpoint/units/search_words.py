@@ -14,9 +14,9 @@ from tippingpoint.units.recovery_words import Recovery
 
 DIGEST = 12_000
 """Characters of the digest of one probe: with a unit's word and its result it fits into a databag of 64 KiB."""
-_MOST_PROBES = 60
+MOST_PROBES = 60
 """No search has more probes (analysis/search/searcher.py)."""
-_PER_PROBE, _PER_MARGIN = 600, 55
+_PER_PROBE, _PER_MARGIN = 550, 55
 """Characters of a probe in the leader's databag without its margins, and of one margin, at most."""
 _REASONS, _REASON = 2, 100
 """How many reasons of a probe are kept there, and how long they may be."""
@@ -95,6 +95,7 @@ def shortened(probe: ProbeEvent) -> ProbeEvent:
         update={
             "broken": [why[:_REASON] for why in probe.broken[:_REASONS]],
             "strained": probe.strained[:_REASON],
+            "unmeasured": probe.unmeasured[:_REASON],
         }
     )
 
@@ -104,12 +105,12 @@ def room_for_probes(plan: Plan) -> int:
     if plan.find is None:
         return 0
     limits = sum(map(_limits, (*plan.thresholds, *plan.find.also)))
-    return _MOST_PROBES * (_PER_PROBE + _PER_MARGIN * limits)
+    return MOST_PROBES * (_PER_PROBE + _PER_MARGIN * limits)
 
 
 def _limits(threshold: Threshold) -> int:
     fields: dict[str, object] = threshold.model_dump(exclude_none=True)
-    return len(fields.keys() - {"operation", "figure", "abort"})
+    return len(fields.keys() - {"operation", "figure", "role", "host", "part", "abort"})
 
 
 def finite(load: float) -> float | None:

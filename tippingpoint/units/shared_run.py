@@ -30,6 +30,7 @@ from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.plan.share import part_of
 from tippingpoint.rundir.manifest import new_run_id
 from tippingpoint.rundir.probe_events import ProbeEvent, probe_words
+from tippingpoint.units.figure_words import FigureNews, FiguresTold
 from tippingpoint.units.recovery_words import Recovery
 from tippingpoint.units.search_words import ClearHold, NextLoad, SearchEnd
 from tippingpoint.util.durations import format_duration, show_us
@@ -131,6 +132,8 @@ class SharedRun(BaseModel):
     """The answer of the shared search, once it has ended."""
     recovery: Recovery | None = None
     """With `after: recover`, what is known of the lower loads, once the last load has been judged."""
+    figures: FiguresTold = FiguresTold()
+    """What Prometheus' figures were in its turns, for thresholds on them; a unit that searches alone keeps its own."""
 
     def may_return(self, unit: str) -> bool:
         """Whether a unit is there, or is missing only until its restarted agent is ready again."""
@@ -157,6 +160,14 @@ class SharedRun(BaseModel):
         if self.recovers:
             return self.recovery is not None and self.recovery.over
         return self.found is not None
+
+    @property
+    def asks_figures(self) -> bool:
+        """Whether a Prometheus is asked about its turns, as a threshold is on a figure."""
+        try:
+            return bool(figures_of(self.validated()))
+        except ValidationError:
+            return False
 
     def validated(self) -> Plan:
         """Return the plan; raises ValidationError if it was not written by `begin_run`."""
@@ -305,9 +316,6 @@ def begin_run(plan: Plan, units: Sequence[str], now: float) -> SharedRun:
     """
     if plan.lab is not None or any(fault.member is not None for fault in plan.faults):
         raise UserError("faults", plan.name, "a plan whose faults need no lab, as units have none")
-    for field, threshold in figures_of(plan):
-        accepted = "an operation, as units do not ask a Prometheus: run this plan on the command line"
-        raise UserError(f"{field}.figure", threshold.figure, accepted)
     part_of(plan, 0, max(1, len(units)))
     shared = plan.find is not None and len(units) > 1
     return SharedRun(
@@ -368,15 +376,24 @@ def ask_storm(run: SharedRun, now: float) -> SharedRun:
 
 
 def conduct(
-    run: SharedRun, words: Mapping[str, UnitWord | None], now: float, following: NextLoad | None = None
+    run: SharedRun,
+    words: Mapping[str, UnitWord | None],
+    now: float,
+    following: NextLoad | None = None,
+    news: FigureNews | None = None,
 ) -> SharedRun:
     """Return the run's next state, from what the units say; the same run if there is nothing to change.
 
     `words` has every unit of the relation, with None for a unit that has said nothing, or nothing understandable.
-    `following` is what comes after the turn that `to_judge` named.
+    `following` is what comes after the turn that `to_judge` named. `news` is what our agent has of figures; None if it
+    does not answer.
     """
     if run.over:
         return run
+    if news is not None and news.run == run.id:
+        run = _with_figures(run, news)
+    else:
+        news = None
     said = _said(run, words)
     aborts = [unit for unit in run.units if unit in said and said[unit].problem.startswith(ABORTED)]
     if aborts:
@@ -390,7 +407,7 @@ def conduct(
     there = [unit for unit in run.units if unit not in missing]
     ends = [unit for unit in run.units if run.may_return(unit)]
     if all(said[unit].phase == "over" if unit in said else False for unit in ends):
-        return run.model_copy(update={"over": True})
+        return run if news is not None and news.measuring else run.model_copy(update={"over": True})
     if run.stopped or run.searches_alone:
         return run
     if following is not None and to_judge(run, words) == following.after:
@@ -402,14 +419,22 @@ def conduct(
     return _next_turn(run, said, now)
 
 
+def _with_figures(run: SharedRun, news: FigureNews) -> SharedRun:
+    """Return the run with the figures that are new, or stopped if one is clearly missed that has `abort`."""
+    if news.values or news.unwatched:
+        told = run.figures.with_news(run.validated(), news)
+        run = run.model_copy(update={"figures": told}) if told != run.figures else run
+    return stop(run, f"{ABORTED}{news.abort}") if news.abort else run
+
+
 def _said(run: SharedRun, words: Mapping[str, UnitWord | None]) -> dict[str, UnitWord]:
     return {unit: word for unit, word in words.items() if word is not None and word.run == run.id}
 
 
 def to_judge(run: SharedRun, words: Mapping[str, UnitWord | None]) -> int | None:
     """Return the number of the turn that a shared search or a recovery goes on from, once all units that are not
-    missing have reported on it; 0 once all are ready for a search's first. None while it waits for units, and where
-    nothing is judged."""
+    missing have reported on it, and its figures are known; 0 once all are ready for a search's first. None while it
+    waits for these, and where nothing is judged."""
     if not (run.shared or run.recovers) or run.stopped or run.over or run.is_answered:
         return None
     said = _said(run, words)
@@ -420,8 +445,11 @@ def to_judge(run: SharedRun, words: Mapping[str, UnitWord | None]) -> int | None
     if not (run.shared or run.recovery is not None or _holds_the_last(run)):
         return None
     turn = run.turns[-1]
-    there = [unit for unit in turn.sharing(run.units) if unit not in run.missing]
+    sharing = turn.sharing(run.units)
+    there = [unit for unit in sharing if unit not in run.missing]
     if (turn.hold is None and there) or not (there or _back(run, said)):
+        return None
+    if there == sharing and turn.number not in run.figures.turns and run.asks_figures:
         return None
     return turn.number if all(unit in said and said[unit].held >= turn.number for unit in there) else None
 

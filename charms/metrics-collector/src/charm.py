@@ -23,6 +23,7 @@ from page import OPTION as PAGE_TOKEN
 from page import PORT as PAGE_PORT
 from page import Page
 from settings import CollectorSettings
+from tippingpoint_charm.figures import read_login
 from tippingpoint_charm.machine import Machine, MachineProblem
 from tippingpoint_charm.relations import grafana, metrics, prometheus, prometheus_api, remote_write, scale_run
 from tippingpoint_charm.relations.databag import NotThere, own_address, spoken
@@ -46,7 +47,6 @@ logger = logging.getLogger(__name__)
 
 _JUDGED_WITHIN = 400.0
 """Seconds that a run's figures may take to be collected (collect.gathering) and judged; then this is started again."""
-_CREDENTIALS = "prometheus-credentials"
 _TARGETS_CREDENTIALS = "static-targets-credentials"
 _RELATION = "scale-run"
 
@@ -213,7 +213,7 @@ class MetricsCollectorCharm(ActingCharm):
             settings = read_settings(self, CollectorSettings)
             url = self._elsewhere(settings)
             if url:
-                return {"url": url, "selector": self._selector(settings), **self._credentials()}
+                return {"url": url, "selector": self._selector(settings), **read_login(self)}
         except (UserError, NotThere):
             return None
         return {"url": self._monitoring.url, "selector": settings.only} if self._monitoring.is_on else None
@@ -274,7 +274,7 @@ class MetricsCollectorCharm(ActingCharm):
         try:
             elsewhere = self._elsewhere(settings)
             if elsewhere:
-                self._credentials()
+                read_login(self)
         except NotThere as missing:
             elsewhere = settings.prometheus_url or prometheus_api.NAME
             found.append(str(missing))
@@ -328,19 +328,6 @@ class MetricsCollectorCharm(ActingCharm):
     def _receives(self) -> bool:
         """Tell whether others can send samples."""
         return self._monitoring.is_on and remote_write.is_related(self)
-
-    def _credentials(self) -> dict[str, str]:
-        """Return the login for prometheus-url. Raises NotThere if its secret cannot be read."""
-        return (
-            read_secret(
-                self,
-                _CREDENTIALS,
-                Keys(("username", "password"), ("cacert",)),
-                Keys(("token",), ("cacert",)),
-                Keys(("cacert",)),
-            )
-            or {}
-        )
 
     @property
     def pack(self) -> Path:

@@ -8,9 +8,6 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from tippingpoint_charm.relations import prometheus_api
 
-from tippingpoint.errors import UserError
-from tippingpoint.monitoring.selecting import read_matchers
-
 _RETENTION = re.compile(r"[1-9][0-9]{0,4}[hdwy]")
 
 
@@ -46,16 +43,13 @@ class CollectorSettings(BaseModel):
     @field_validator("prometheus_only")
     @classmethod
     def _labels(cls, value: str) -> str:
-        try:
-            read_matchers("prometheus-only", value)
-        except UserError as wrong:
-            raise ValueError(f"expected {wrong.accepted}") from None
+        prometheus_api.matchers("prometheus-only", value)
         return value
 
     @property
     def only(self) -> str:
         """The option prometheus-only as label matchers."""
-        return read_matchers("prometheus-only", self.prometheus_only)
+        return prometheus_api.matchers("prometheus-only", self.prometheus_only)
 
     @field_validator("retention")
     @classmethod

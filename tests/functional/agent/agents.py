@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from tests.functional.program import WITHIN_S, no_traceback, until
 from tippingpoint.agent.client import AgentAway, call
 from tippingpoint.plan.read import Plan
+from tippingpoint.units.figure_words import FigureNews
 from tippingpoint.units.search_words import NextLoad
 from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run, conduct, to_judge
 
@@ -91,6 +92,7 @@ class Agent:
         target: Mapping[str, Any],
         reference: str = "",
         lost: Sequence[str] = (),
+        **more: Any,
     ) -> None:
         """Tell it of the run there is, and as the leader's of the units that this lost."""
         told = None if run is None else run.model_dump(mode="json")
@@ -102,6 +104,7 @@ class Agent:
             reference=reference,
             address="127.0.0.1",
             lost=list(lost),
+            **more,
         )
 
     def kill(self) -> None:
@@ -131,8 +134,17 @@ class Agent:
 class Leader:
     """Conducts a run of these agents, as the leader's charm does at its hooks."""
 
-    def __init__(self, plan: Plan, agents: list[Agent], target: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        agents: list[Agent],
+        target: Mapping[str, Any],
+        prometheus: Mapping[str, Any] | None = None,
+    ) -> None:
         self.agents = agents
+        self.leading = agents[0]
+        """The agent of the leader's unit."""
+        self._prometheus = prometheus
         self.run = begin_run(plan, [agent.unit for agent in agents], time.time())
         self.words: dict[str, UnitWord | None] = {}
         self._target = target
@@ -142,22 +154,26 @@ class Leader:
         for agent in self.agents:
             if agent.process.poll() is None:
                 clocks = [word.clock for word in self.words.values() if word is not None and word.clock]
-                agent.orders(self.run, self._target, clocks[0] if clocks else "")
+                leads = agent is self.leading
+                reached = {"leads": leads, "prometheus": self._prometheus}
+                agent.orders(self.run, self._target, clocks[0] if clocks else "", **reached)
                 self.words[agent.unit] = agent.word()
-        self.run = conduct(self.run, self.words, time.time())
+        told = self.leading.ask("word")["figures"] if self.leading.process.poll() is None else None
+        news = None if told is None else FigureNews.model_validate(told)
+        self.run = conduct(self.run, self.words, time.time(), news=news)
         after = to_judge(self.run, self.words)
         if after is not None:
-            self.run = conduct(self.run, self.words, time.time(), self._following(after))
+            self.run = conduct(self.run, self.words, time.time(), self._following(after), news)
 
     def _following(self, after: int) -> NextLoad | None:
-        """What follows a load of a search, as the first agent judges it."""
+        """What follows a load of a search, as the leader's agent judges it."""
         asked: dict[str, Any] = {"shared": self.run.model_dump(mode="json"), "after": after}
-        answer = self.agents[0].ask("judge", **asked)
+        answer = self.leading.ask("judge", **asked)
         if answer["wanted"]:
             reports = {agent.unit: agent.ask("word")["report"] for agent in self.agents}
             words = {unit: word.model_dump(mode="json") for unit, word in self.words.items() if word}
             told = {unit: report for unit, report in reports.items() if report}
-            answer = self.agents[0].ask("judge", **asked, words=words, reports=told)
+            answer = self.leading.ask("judge", **asked, words=words, reports=told)
         return None if answer["next"] is None else NextLoad.model_validate(answer["next"])
 
     def until(self, found: Callable[[], T], within: float = WITHIN_S) -> T:

@@ -19,10 +19,12 @@ from tippingpoint.analysis.analyse import analyse
 from tippingpoint.compare.compare import compare
 from tippingpoint.errors import UserError
 from tippingpoint.report import write_report
+from tippingpoint.rundir.figure_values import FigureValue
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.results import RunData, load_run
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.units.digest import make_digest
+from tippingpoint.units.figure_words import FiguresTold
 from tippingpoint.units.merge import gather
 from tippingpoint.units.shared_run import Turn, UnitWord
 
@@ -328,6 +330,25 @@ def test_a_run_that_goes_on_is_not_yet_judged(tmp_path: Path) -> None:
     verdict = analyse(run).verdict
     assert verdict.outcome == "withheld"
     assert "the run was cut: not all of its units have ended their parts" in verdict.reasons
+
+
+def test_figures_that_the_leader_asked_for_are_those_of_the_stages(tmp_path: Path) -> None:
+    limit = {"figure": "etcd-memory", "role": "leader", "at_most": "1GB"}
+    known = FiguresTold(
+        texts=["etcd-0", "it was away"],
+        values=[(1, 0, 5e8, 1, 0.01, 0), (2, 0, None, 0, None, 2), (3, 7, 1.0, 0, None, 0)],
+        unwatched="it was away",
+    )
+    plan = {**PLAN, "thresholds": [limit]}
+    run = gathered(tmp_path, digests_of(tmp_path, 2), 2, plan=plan, figures=known)
+    name = "etcd-memory of the leader"
+    assert [stage.figures.get(name) for stage in run.stages] == [
+        FigureValue(stage=1, name=name, value=5e8, host="etcd-0", error=0.01),
+        FigureValue(stage=2, name=name, value=None, why="it was away"),
+        None,
+    ]
+    (note,) = (event["text"] for event in run.events if event["event"] == "note")
+    assert note == "figures with abort were not watched all the time: it was away"
 
 
 def test_a_run_that_was_stopped_says_why_once(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan, parse_plan
+from tippingpoint.rundir.figure_values import FigureValue
 from tippingpoint.rundir.probe_events import ProbeEvent
+from tippingpoint.units.figure_words import ELSE, FigureNews, FiguresTold, room_for_figures
 from tippingpoint.units.recovery_words import LoadShown, Recovery, room_for_recovery
 from tippingpoint.units.search_words import ClearHold, NextLoad, SearchEnd, room_for_probes
 from tippingpoint.units.shared_run import (
@@ -757,9 +759,87 @@ def test_whatever_units_say_turns_follow_one_another(said: list[tuple[int, Any, 
     assert seen == sorted(seen) == list(range(1, len(seen) + 1))
 
 
-def test_units_refuse_a_threshold_on_a_figure_as_they_ask_no_prometheus() -> None:
-    limited = SEARCH.replace("1s}", "1s}, {figure: etcd-memory, at_most: 1GB}")
-    with pytest.raises(
-        UserError, match=r"^thresholds\.1\.figure: etcd-memory: expected an operation, as units do"
-    ):
-        begin_run(plan(limited), ["load-claimer/0"], 0.0)
+FIGURES = SEARCH.replace("1s}", "1s}, {figure: etcd-memory, at_most: 1GB, abort: true}")
+
+
+def memory(turn: int, value: float | None = 5e8, why: str = "") -> FigureValue:
+    return FigureValue(stage=turn, name="etcd-memory", value=value, host="etcd-0" if value else "", why=why)
+
+
+def test_a_load_of_a_search_is_judged_once_its_figures_are_known() -> None:
+    """Given a plan with a limit of a figure, when all units have reported on a load, then it is judged once the
+    leader's agent has told what Prometheus has of it, and every later leader knows that."""
+    troupe = searching(2, FIGURES)
+    troupe.now = troupe.run.turns[-1].until
+    troupe.say(0, "up", 1, held=1)
+    troupe.say(1, "up", 1, held=1)
+    assert to_judge(troupe.conduct(), troupe.words) is None
+    news = FigureNews(run=troupe.run.id, values=[memory(1)])
+    troupe.run = conduct(troupe.run, troupe.words, troupe.now, news=news)
+    assert to_judge(troupe.run, troupe.words) == 1
+    assert troupe.run.figures.known(plan(FIGURES)) == [memory(1)]
+    assert read_shared(troupe.run.model_dump_json(exclude_none=True)) == troupe.run
+    # and what is told again changes nothing
+    assert conduct(troupe.run, troupe.words, troupe.now, news=news) is troupe.run
+
+
+def test_a_load_in_which_a_unit_was_lost_waits_for_no_figures() -> None:
+    troupe = searching(2, FIGURES)
+    troupe.now = troupe.run.turns[-1].until
+    troupe.say(0, "up", 1, held=1)
+    troupe.words.pop("load-claimer/1")
+    assert to_judge(troupe.conduct(), troupe.words) == 1
+
+
+def test_a_run_is_over_once_its_last_figures_are_known() -> None:
+    """Given units that have ended their parts, then the run is not over while Prometheus is asked; but if the leader's
+    agent does not answer, it is."""
+    troupe = Troupe(2, PLAN + "thresholds: [{figure: etcd-memory, at_most: 1GB}]\n")
+    troupe.held(1)
+    troupe.held(2)
+    troupe.now = troupe.run.turns[-1].until
+    troupe.all_say("over", 2)
+    asking = FigureNews(run=troupe.run.id, values=[memory(1)], measuring=True)
+    run = conduct(troupe.run, troupe.words, troupe.now, news=asking)
+    assert not run.over
+    assert run.missing == {}
+    known = FigureNews(run=run.id, values=[memory(2, None, "it was away")])
+    ended = conduct(run, troupe.words, troupe.now, news=known)
+    assert ended.over
+    assert [value.why for value in ended.figures.known(ended.validated())] == ["", "it was away"]
+    assert conduct(run, troupe.words, troupe.now).over
+    # and news of another run is none
+    assert conduct(run, troupe.words, troupe.now, news=asking.model_copy(update={"run": "x"})).over
+
+
+def test_a_figure_that_aborts_ends_the_run_on_all_units() -> None:
+    troupe = searching(2, FIGURES)
+    line = "etcd-memory was 2 GB (limit 1 GB, abort)"
+    run = conduct(troupe.run, troupe.words, troupe.now, news=FigureNews(run=troupe.run.id, abort=line))
+    assert run.stopped == f"aborted: {line}"
+    assert not run.over
+
+
+def test_the_figures_of_a_search_fit_a_databag() -> None:
+    """Given as many loads as a search may have, each with another reason and host, then their figures take no more
+    room than was set aside, and leave room for the probes."""
+    asked = plan(FIGURES)
+    values = [
+        FigureValue(
+            stage=turn,
+            name="etcd-memory",
+            value=-1.23457e-12,
+            host=f"{turn}" + "h" * 200,
+            error=0.1234,
+            why="w" * 200,
+        )
+        for turn in range(1, 61)
+    ]
+    told = FiguresTold().with_news(asked, FigureNews(run="x", values=values))
+    assert len(told.model_dump_json(exclude_none=True)) <= room_for_figures(asked)
+    assert room_for_figures(asked) + room_for_probes(asked) < 50_000
+    assert room_for_figures(plan(SEARCH)) == 0
+    known = told.known(asked)
+    assert [value.value for value in known] == [-1.23457e-12] * 60
+    assert known[0].host == "1" + "h" * 79
+    assert known[-1].host == ELSE

@@ -57,6 +57,11 @@ class TargetAccess:
     danger: str = ""
     """What is dangerous about it, for people; empty if nothing is."""
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields that `files` belong to."""
+        return self.target
+
 
 @dataclass(frozen=True)
 class _Given:

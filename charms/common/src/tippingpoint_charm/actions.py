@@ -15,6 +15,7 @@ from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan, parse_plan
 from tippingpoint.plan.share import part_of
 from tippingpoint.plan.shipped import shipped_plans
+from tippingpoint.units.figure_words import room_for_figures
 from tippingpoint.units.recovery_words import room_for_recovery
 from tippingpoint.units.search_words import room_for_probes
 from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run, stop, summary
@@ -107,6 +108,7 @@ class Actions(ops.Object):
             raise Refused(missing)
         _check_projects(plan, access.target.get("projects"))
         charm.agent.ask("ping")
+        charm.exchange.check_figures(plan)
         charm.exchange.keep_results()
         units = [charm.unit.name, *(unit.name for unit in charm.peers.others)]
         if len(units) > 1:
@@ -115,6 +117,7 @@ class Actions(ops.Object):
         size = len(run.model_dump_json(exclude_none=True))
         probes = room_for_probes(plan) if run.shared else 0
         room = LARGEST_RUN - probes - (room_for_recovery(plan) if run.recovers else 0)
+        room -= 0 if run.searches_alone else room_for_figures(plan)
         if size > room:
             raise UserError("plan", plan.name, f"a plan that fits into {max(0, room)} characters ({size})")
         charm.exchange.write_run(run, "start plan=NAME")

@@ -11,8 +11,11 @@ from typing import Any
 import ops
 from pydantic import ValidationError
 
+from tippingpoint.errors import UserError
+from tippingpoint.plan.figures import figures_of
 from tippingpoint.plan.read import Plan
 from tippingpoint.targets.secret import PLACE, kinds_by_secret
+from tippingpoint.units.figure_words import FigureNews
 from tippingpoint.units.search_words import NextLoad, ProbeReport
 from tippingpoint.units.shared_run import SharedRun, UnitWord, conduct, lose, to_judge
 from tippingpoint_charm.access import TargetAccess, find_access
@@ -23,15 +26,19 @@ from tippingpoint_charm.credentials import (
     remove_credentials,
     write_credentials,
 )
+from tippingpoint_charm.figures import FigureAccess, find_prometheus
 from tippingpoint_charm.machine import Machine, MachineProblem
 from tippingpoint_charm.peers import NAME as PEERS
 from tippingpoint_charm.peers import Peers, now_by_reference
 from tippingpoint_charm.relations import scale_run
+from tippingpoint_charm.relations.databag import NotThere
 from tippingpoint_charm.service import USER, Service
 
 logger = logging.getLogger(__name__)
 
 _ENDED = ("over", "failed")
+FIGURES_WITHIN = 20.0
+"""Seconds that the begin of a run waits for Prometheus."""
 LAST_WORD_WITHIN = 10.0
 """Seconds that a unit has to end and sum up its part when it is removed, before a hook tells the others."""
 
@@ -60,7 +67,8 @@ class Exchange(ops.Object):
         self._lacking = lacking
         # run, target: the run whose target access the agent has, and this access in JSON. kept: the run whose results
         # the agent keeps, and the number of units. looked: the ended run after which credentials were checked.
-        self._stored.set_default(run="", target="{}", kept="", looked="")
+        # prometheus: the access to the Prometheus that knows the run's figures, in JSON; null without one.
+        self._stored.set_default(run="", target="{}", prometheus="null", kept="", looked="")
         self.took_place = False
         """Whether the agent was asked in this hook."""
         self.word: UnitWord | None = None
@@ -69,6 +77,8 @@ class Exchange(ops.Object):
         """The result of the agent's part: `run` and `digest`."""
         self.report: ProbeReport | None = None
         """What the agent measured of its latest turn of a search."""
+        self.figures: FigureNews | None = None
+        """What the leader's agent has of the figures of the run; None if it is not asked for any."""
         self.away = ""
         """Why the agent does not answer, and where to look; empty if it answers."""
         self.unreached = ""
@@ -137,7 +147,7 @@ class Exchange(ops.Object):
 
     def _hand_over(self, run: SharedRun | None, access_too: bool) -> None:
         self.away = self.unreached = ""
-        self.word = self.result = self.report = None
+        self.word = self.result = self.report = self.figures = None
         try:
             if self._has_target(run, access_too):
                 self._agent.ask(
@@ -145,6 +155,8 @@ class Exchange(ops.Object):
                     run=None if run is None else run.model_dump(mode="json", exclude_none=True),
                     unit=self._charm.unit.name,
                     target=self._target_of(run),
+                    prometheus=self._prometheus_of(run, access_too),
+                    leads=self._charm.unit.is_leader(),
                     reference="" if run is None else self._reference(run),
                     address="" if run is None else self._address(),
                     lost=self._lost(run),
@@ -158,6 +170,7 @@ class Exchange(ops.Object):
             self.word = _as_word(answer.get("word"))
             self.result = _as_result(answer.get("result"))
             self.report = _as_report(answer.get("report"))
+            self.figures = _as_figures(answer.get("figures"))
 
     def _has_target(self, run: SharedRun | None, access_too: bool) -> bool:
         """Tell whether the agent can get the run; write its credentials if it needs any."""
@@ -190,8 +203,38 @@ class Exchange(ops.Object):
     def _target_of(self, run: SharedRun | None) -> dict[str, Any]:
         return {} if run is None or self._stored.run != run.id else json.loads(str(self._stored.target))
 
-    def write_access(self, access: TargetAccess) -> dict[str, Any]:
-        """Write the files of an access for the agent, and return the target's fields with their paths.
+    def _prometheus_of(self, run: SharedRun | None, access_too: bool) -> dict[str, Any] | None:
+        """Return the access to the Prometheus that knows the run's figures; None without figures, or without one."""
+        if run is None or run.over or not run.asks_figures:
+            self._stored.prometheus = "null"
+        elif access_too or self._stored.prometheus == "null":
+            try:
+                found = self.write_access(find_prometheus(self._charm))
+            except (NotThere, MachineProblem, OSError) as problem:
+                logger.warning("the figures of %s are not known: %s", run.id, problem)
+                found = None
+            self._stored.prometheus = json.dumps(found)
+        return json.loads(str(self._stored.prometheus))
+
+    def check_figures(self, plan: Plan) -> None:
+        """Have the agent ask the related Prometheus whether it can tell what a plan's thresholds are about.
+
+        Raises UserError for a plan with such thresholds and no Prometheus, and Refused if it cannot tell.
+        """
+        field, threshold = next(iter(figures_of(plan)), ("", None))
+        if threshold is None:
+            return
+        try:
+            access = self.write_access(find_prometheus(self._charm))
+        except NotThere as missing:
+            raise UserError(f"{field}.figure", threshold.figure, str(missing)) from None
+        fields = plan.model_dump(mode="json", exclude_none=True)
+        within = FIGURES_WITHIN
+        if self._agent.have_done("check-figures", within=within, plan=fields, prometheus=access) is None:
+            raise Refused(f"{access['url']}: expected an answer of Prometheus within {within:g} s")
+
+    def write_access(self, access: TargetAccess | FigureAccess) -> dict[str, Any]:
+        """Write the files of an access for the agent, and return its fields with their paths.
 
         Raises MachineProblem or OSError if that fails.
         """
@@ -204,7 +247,7 @@ class Exchange(ops.Object):
         directory = str(self._service.state / DIRECTORY)
         return {
             name: value.replace(PLACE, directory) if isinstance(value, str) else value
-            for name, value in access.target.items()
+            for name, value in access.fields.items()
         }
 
     def try_access(self, access: TargetAccess) -> tuple[str, bool]:
@@ -238,6 +281,8 @@ class Exchange(ops.Object):
             files: dict[str, str] = {}
             for kind in kinds_by_secret():
                 files |= find_access(self._charm, kind).files
+            with suppress(NotThere):
+                files |= find_prometheus(self._charm).files
             remove_credentials(state, there - {*files})
             owner = self._machine.user(USER)
             if owner is not None:
@@ -290,11 +335,11 @@ class Exchange(ops.Object):
             **self._peers.remembered(),
             self._charm.unit.name: self.word or self._peers.said(),
         }
-        fresh = conduct(run, words, now_by_reference(self.word))
+        fresh = conduct(run, words, now_by_reference(self.word), news=self.figures)
         after = to_judge(fresh, words)
         following = None if after is None else self._following(fresh, after, words)
         if following is not None:
-            fresh = conduct(fresh, words, now_by_reference(self.word), following)
+            fresh = conduct(fresh, words, now_by_reference(self.word), following, self.figures)
         if fresh == run or not self._peers.write_run(fresh):
             return run
         self._hand_over(fresh, access_too=False)
@@ -408,6 +453,13 @@ def _as_word(fields: object) -> UnitWord | None:
 def _as_report(fields: object) -> ProbeReport | None:
     try:
         return None if fields is None else ProbeReport.model_validate(fields)
+    except ValidationError:
+        return None
+
+
+def _as_figures(fields: object) -> FigureNews | None:
+    try:
+        return None if fields is None else FigureNews.model_validate(fields)
     except ValidationError:
         return None
 

@@ -11,6 +11,7 @@ from tippingpoint.errors import UserError
 from tippingpoint.plan.kinds import kinds_of
 from tippingpoint.plan.packages import kinds
 from tippingpoint.targets.secret import secret_of
+from tippingpoint_charm.relations import prometheus_api
 from tippingpoint_charm.relations.databag import NotThere
 from tippingpoint_charm.relations.lxd import project_names
 
@@ -33,6 +34,7 @@ class Settings(BaseModel):
 
     target: str
     lxd_projects: str = ""
+    prometheus_only: str = ""
 
     @field_validator("target")
     @classmethod
@@ -49,6 +51,12 @@ class Settings(BaseModel):
             project_names(value)
         except NotThere as problem:
             raise ValueError(str(problem)) from None
+        return value
+
+    @field_validator("prometheus_only")
+    @classmethod
+    def _labels(cls, value: str) -> str:
+        prometheus_api.matchers("prometheus-only", value)
         return value
 
 

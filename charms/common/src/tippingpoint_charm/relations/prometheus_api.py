@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 import ops
 
+from tippingpoint.errors import UserError
+from tippingpoint.monitoring.selecting import read_matchers
 from tippingpoint_charm.relations.databag import NotThere, of_app, shown, spoken
 
 NAME = "prometheus-api"
@@ -40,3 +42,11 @@ def is_server(url: str) -> bool:
         return False
     plain = parts.username is None and parts.password is None and not parts.query and not parts.fragment
     return known and plain and url.isprintable() and " " not in url
+
+
+def matchers(option: str, value: str) -> str:
+    """Return what an option says of the target's series there, as label matchers. Raises ValueError if it is wrong."""
+    try:
+        return read_matchers(option, value)
+    except UserError as wrong:
+        raise ValueError(f"expected {wrong.accepted}") from None
