@@ -14,7 +14,9 @@ from tippingpoint_charm.relations.databag import related as all_related
 from tests.charms import collector
 from tests.charms.related import META, after, context, state
 
-ENDPOINTS = sorted({*META["requires"], *META["provides"]} - {"controller", "controller-http", "etcd"})
+ENDPOINTS = sorted(
+    {*META["requires"], *META["provides"]} - {"controller", "controller-http", "etcd", "prometheus-api"}
+)
 """Those that a generator says something on."""
 
 

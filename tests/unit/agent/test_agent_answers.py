@@ -103,7 +103,7 @@ async def test_a_charm_that_asks_before_it_orders_is_told_so(tmp_path: Path) -> 
     word, runs, report, repair, ping = await asked_of(
         tmp_path, [{"do": "word"}, {"do": "runs"}, {"do": "report"}, {"do": "repair"}]
     )
-    assert word == {"ok": True, "word": None, "result": None, "report": None}
+    assert word == {"ok": True, "figures": None, "word": None, "result": None, "report": None}
     assert runs == {"ok": True, "runs": []}
     assert report["problem"] == "run: none: expected a run that was started; there is none yet"
     assert repair["problem"] == "run: none: expected a run in progress; start one first"
