@@ -59,7 +59,7 @@ class EtcdLab:
 
     Three faults need root. With `cpu`, each member, or each one that it names, may use so much of a core. With
     `writes`, each may make so many writes a second that it waits for. With `bits`, there is one member, and its answers
-    have so many bits a second.
+    have so many bits a second. With `pprof`, plans have the members profiled.
 
     `socket` is the control socket (see control.py). Members die with this process, even by SIGKILL. So does its
     directory, unless the caller gave one.
@@ -75,6 +75,7 @@ class EtcdLab:
         cpu: float | Mapping[str, float] | None = None,
         writes: int | None = None,
         bits: int | None = None,
+        pprof: bool = False,
     ) -> None:
         if members < 1:
             raise LabError(f"members: {members}", "at least 1")
@@ -97,6 +98,7 @@ class EtcdLab:
         self._quotas = quotas
         self._writes = writes
         self._bits = bits
+        self._pprof = pprof
         self._link: ThinLink | None = None
         self._cgroups: VanishingCgroups | None = None
         self.groups: dict[str, Mapping[Hierarchy, Path]] = {}
@@ -208,6 +210,8 @@ class EtcdLab:
         more = [f"target.{name}={path}" for name, path in self._files().items()]
         if "v3" not in self.apis:
             more.append("target.api=v2")
+        if self._pprof:
+            more.append(f"target.pprof=[{','.join(self.endpoints)}]")
         return [f"target.endpoints=[{','.join(self.endpoints)}]", f"lab={self.socket}", *more]
 
     def scraped(self, exporters: Exporters) -> Found:
@@ -261,6 +265,7 @@ class EtcdLab:
                 f"--initial-cluster={cluster}",
                 f"--initial-cluster-token={token}",
                 *self._flavor.options,
+                *(["--enable-pprof"] if self._pprof else []),
                 *security,
             ]
 
@@ -429,11 +434,14 @@ def main() -> int:
     parser.add_argument("--members", type=int, default=3)
     parser.add_argument("--tls", action="store_true", help="clients must show a certificate")
     parser.add_argument("--auth", action="store_true", help="clients must log in")
+    parser.add_argument("--pprof", action="store_true", help="runs may take profiles of the members")
     parser.add_argument("--release", metavar="NAME", help="a suite or version, such as bookworm or 3.4")
     parser.add_argument("--how-to", action="store_true", help="print how to use it instead of JSON")
     options = parser.parse_args()
     return serve(
-        lambda: EtcdLab(options.members, options.tls, options.auth, release=options.release),
+        lambda: EtcdLab(
+            options.members, options.tls, options.auth, release=options.release, pprof=options.pprof
+        ),
         lambda lab: _how_to(lab) if options.how_to else json.dumps(lab.describe()),
     )
 

@@ -171,9 +171,13 @@ def new_etcd(open_labs: list[EtcdLab], nothing_left_behind: None) -> Iterator[Ca
     with contextlib.ExitStack() as labs:
 
         def start(
-            members: int = 3, tls: bool = False, auth: bool = False, release: str | None = None
+            members: int = 3,
+            tls: bool = False,
+            auth: bool = False,
+            release: str | None = None,
+            pprof: bool = False,
         ) -> EtcdLab:
-            lab = labs.enter_context(EtcdLab(members, tls, auth, release=release))
+            lab = labs.enter_context(EtcdLab(members, tls, auth, release=release, pprof=pprof))
             open_labs.append(lab)
             labs.callback(open_labs.remove, lab)
             return lab

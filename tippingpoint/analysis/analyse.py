@@ -9,6 +9,7 @@ from tippingpoint.analysis.cliff import loads_of
 from tippingpoint.analysis.cost import Cost, costs_of
 from tippingpoint.analysis.fill_rate import Fill, fills_of
 from tippingpoint.analysis.findings import Findings, examine, plan_of
+from tippingpoint.analysis.profiles import Profiled, profiled_of
 from tippingpoint.analysis.recovery.aftermath import Aftermath, aftermaths
 from tippingpoint.analysis.recovery.comeback import Comeback, comeback_of
 from tippingpoint.analysis.search.found import Found, found_of
@@ -44,6 +45,8 @@ class Analysis:
     """What the run's search found; None for a run that did not search."""
     aftermaths: list[Aftermath]
     """What followed each fault, and each change of leader or members without one."""
+    profiled: Profiled | None
+    """Where the target spent its time, by profiles; None if the plan asks for none."""
 
 
 def analyse(run: RunData) -> Analysis:
@@ -65,6 +68,18 @@ def analyse(run: RunData) -> Analysis:
     costs = costs_of(findings, loads, tipping.cliff)
     thresholds = findings.plan.thresholds if findings.plan is not None else []
     comeback, after_faults = comeback_of(findings), aftermaths(run, thresholds)
+    profiled = profiled_of(findings, tipping)
     return Analysis(
-        run, findings, verdict, tipping, causes, costs, cluster, fills, comeback, found, after_faults
+        run,
+        findings,
+        verdict,
+        tipping,
+        causes,
+        costs,
+        cluster,
+        fills,
+        comeback,
+        found,
+        after_faults,
+        profiled,
     )

@@ -39,6 +39,7 @@ def _said(analysis: Analysis, page: Path | None) -> str:
         f"[bold {colour}]{verdict.outcome}[/]  {escape(verdict.sentence)}",
         escape(analysis.tipping.sentence),
         *(escape(cause.sentence) for cause in analysis.causes if cause.load is not None),
+        *map(escape, analysis.profiled.sentences if analysis.profiled is not None else ()),
         *([escape(f"{run.manifest.status}: {run.manifest.reason}")] if run.manifest.reason else []),
         escape(f"report: {where}"),
     ]

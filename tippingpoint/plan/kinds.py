@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
@@ -104,6 +104,11 @@ class TargetSection(Section, frozen=True):
     def needs(self) -> MachineNeeds:
         """What a run needs of our machine beside programs."""
         return MachineNeeds()
+
+    @property
+    def profiled(self) -> Sequence[str]:
+        """Where Go's pprof answers, if the plan asks for profiles of the target: http(s)://host:port of each member."""
+        return ()
 
     def of_unit(self, number: int) -> Self:
         """The section for the unit with this number, counted from 0, where many units run a plan together."""

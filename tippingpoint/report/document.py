@@ -43,6 +43,7 @@ from tippingpoint.report.sections.instances import (
 )
 from tippingpoint.report.sections.landing import agent_marks, build_agents, build_spread
 from tippingpoint.report.sections.life import build_life
+from tippingpoint.report.sections.profiles import build_profiles
 from tippingpoint.report.sections.recovery import build_comeback, build_recovery
 from tippingpoint.report.sections.resources import build_resources, leader_marks
 from tippingpoint.report.sections.search import build_search
@@ -51,6 +52,7 @@ from tippingpoint.rundir.cluster_events import Cluster
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import count_of
 from tippingpoint.rundir.operations import CONNECT, OBSERVING, OWN_CALLS
+from tippingpoint.rundir.profiles import NOT_TAKEN, TAKEN
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.standstills import STALL, Stall
@@ -74,7 +76,7 @@ _OF_CLUSTERS = ("member", "leader", "placed", "retry", "gave-up", "repaired", "a
 _OF_RALLY = {"boot_server": 0, "create_server": 1, "await_active": 1, "delete_server": 0, "total": 0}
 """The rows of Rally's table, in its order, and their depth: parts of an action follow it."""
 _TOLD_ELSEWHERE = (
-    *("lost", "error", "timeout", "probe", "found", "recovering", "prepared", STALL),
+    *("lost", "error", "timeout", "probe", "found", "recovering", "prepared", STALL, TAKEN, NOT_TAKEN),
     *(*_OF_CLUSTERS, *_OF_TESTS, *_NOTES),
 )
 _MOST_STALLS = 100
@@ -108,6 +110,7 @@ def build_document(analysis: Analysis) -> dict[str, Any]:
         "thresholds": _thresholds(_binding(analysis), run.manifest.load_unit),
         "tipping": tipping_entry(analysis.tipping),
         "causes": build_causes(analysis.causes),
+        **build_profiles(analysis.profiled),
         "operations": operations,
         "loading": _loading(run, operations),
         "observing": [name for name in operations if name in OBSERVING],

@@ -78,7 +78,7 @@ class LowerLoads:
             await self._crew.wait_for(settling.settled, asked.hold)
         else:
             await self._crew.wait(asked.hold)
-        await self._stages.await_faults()
+        await self._stages.end_hold_in_order()
         return Played(number)
 
     async def look(self, load: float, number: int) -> str:

@@ -40,6 +40,7 @@ from tippingpoint.units.conductor import Conductor
 
 if TYPE_CHECKING:  # only some runs need what these import
     from tippingpoint.run.lower_turns import LowerTurns
+    from tippingpoint.run.profiler import Profiler
     from tippingpoint.run.run_figures import RunFigures
 
 _LOGIN_WITHIN = 60.0
@@ -259,11 +260,14 @@ class Runner:
     async def _load_target(self) -> None:
         """Run the search, the conductor's turns, or the listed stages; then lower loads, if the plan asks for them."""
         watch = self._watch_figures()
+        profiler = self._stages.profiler = self._make_profiler()
         try:
             await self._load_as_planned()
         finally:
             if watch is not None:
                 watch.cancel()
+            if profiler is not None:
+                await profiler.close()
         plan = self._plan
         if not isinstance(plan, CtsPlan) and plan.after == "recover" and self._conductor is None:
             # It judges stages while it runs, as a search does.
@@ -324,6 +328,15 @@ class Runner:
             if self._figures is not None and kind != "destroy":
                 spans = began, self._stages.hold_began, self._record.now()
                 self._figures.measure_meanwhile(self._record, self._stages.following - 1, *spans)
+
+    def _make_profiler(self) -> Profiler | None:
+        """Return what profiles the target, if the plan asks for that; units that run a plan together take none."""
+        section = self._plan.target
+        if self._conductor is not None or not section.profiled:
+            return None
+        from tippingpoint.run.profiler import Profiler
+
+        return Profiler(section.profiled, self._target.pprof_tls(section), self._record)
 
     def _watch_aborts(self) -> None:
         """End the run once a threshold with `abort` is missed; a search by one machine goes on below that load."""

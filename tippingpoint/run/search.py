@@ -183,7 +183,7 @@ class Search:
             whole_round = so_far.held_for >= round_of(self._plan, asked)
             if whole_round and self._searcher.is_clear(ask.load, margins, so_far.held_for) is not None:
                 break
-        await self._stages.await_faults()
+        await self._stages.end_hold_in_order()
 
     def _margins(self, so_far: HoldSoFar) -> list[Margin]:
         so_far.read()

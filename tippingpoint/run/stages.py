@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import TYPE_CHECKING
 
 from tippingpoint.plan.claim import ClaimPlan, Stage
 from tippingpoint.plan.fields import StageKind
@@ -22,8 +23,13 @@ from tippingpoint.run.watcher import StageProgress
 from tippingpoint.util.lab_socket import ANSWER_TIMEOUT_S
 from tippingpoint.workloads.load import StageOrder
 
+if TYPE_CHECKING:  # a run without profiles needs no client of HTTP
+    from tippingpoint.run.profiler import Profiler
+
 _AT_MOST = 3
 """A load whose backlog drains is waited for as long as so many time limits of an operation."""
+_STEPS: tuple[StageKind, ...] = ("ramp", "find", "confirm")
+"""The kinds of stages that are profiled: what a plan asks the target to hold."""
 
 
 class Stages:
@@ -39,6 +45,8 @@ class Stages:
         first: int,
     ) -> None:
         """`first` is the number of the first stage in the journals."""
+        self.profiler: Profiler | None = None
+        """What profiles the target in each stage; None if nothing does."""
         self._own = own
         self._crew = crew
         self._faults = faults
@@ -102,14 +110,14 @@ class Stages:
             await self.bring_up(self._next, "storm", size, asked, 0.0, listed)
             self.begin_hold(hold)
         await self._crew.wait(hold - (time.monotonic() - self._hold_began))
-        await self.await_faults()
+        await self.end_hold_in_order()
 
-    async def await_faults(self) -> None:
-        """Wait for faults that are under way, as a lab may take its time.
-
-        What they do belongs to the hold in which they are due, not to the next stage.
-        """
+    async def end_hold_in_order(self) -> None:
+        """Wait for what is under way and belongs to this hold, not to the next stage: faults, as a lab may take its
+        time, and profiles."""
         await self._crew.wait_for(self._faults.done, ANSWER_TIMEOUT_S)
+        if self.profiler is not None:
+            await self._crew.wait_for(self.profiler.taken, self.profiler.within)
 
     @property
     def hold_began(self) -> float:
@@ -170,6 +178,8 @@ class Stages:
         self._hold_began = time.monotonic()
         self._hold_ends = self._hold_began + hold
         self._crew.tell(Hold())
+        if self._leases:
+            self._profile(hold)
 
     def end_hold(self, seconds: float) -> None:
         """End the latest hold so many seconds from now."""
@@ -196,3 +206,14 @@ class Stages:
         )
         self._on = order
         await self._crew.ask(Begun, lambda share: order.model_copy(update={"share": share}))
+        if not self._leases:
+            self._profile(over + asked.hold)
+
+    @property
+    def _leases(self) -> bool:
+        """Whether the load is there in a hold, and not while it is brought up."""
+        return isinstance(self._own.whole, ClaimPlan)
+
+    def _profile(self, lasts: float) -> None:
+        if self.profiler is not None and self._on is not None and self._on.kind in _STEPS:
+            self.profiler.begin(self._on.number, lasts)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel
 
@@ -26,6 +26,9 @@ from tippingpoint.rundir.ledger import Entry
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.workloads.load import Load, OnProgress
 from tippingpoint.workloads.schedule import Schedule
+
+if TYPE_CHECKING:  # a hook that never connects has no use for it
+    import ssl
 
 S = TypeVar("S", bound=TargetSection)
 E = TypeVar("E", bound=Entry)
@@ -93,6 +96,10 @@ class Target(ABC, Generic[S, E, W]):
         self, plan: Plan, workspace: W, worker: str, recorder: Recorder, schedule: Schedule
     ) -> Load:
         """Return the load of the worker with this number, not yet opened; called in the worker's process."""
+
+    def pprof_tls(self, section: S) -> ssl.SSLContext | bool:
+        """Return what verifies https at the addresses of `section.profiled`: True for the system's authorities."""
+        return True
 
     def clean_within(self, things: int) -> float:
         """Return the seconds that `clean` may take after a run of this many things, including their groups."""

@@ -223,6 +223,7 @@ def test_mistakes_are_one_line(plan: str, overrides: list[str], message: str) ->
         (OK, ["target.endpoints=[http://user:secret@h]"]),
         (OK, ["target.endpoints=http://user:secret@h"]),
         (OK, ["target.endpoints=[https://user:sec/secret ret@h]"]),
+        (OK, ["target.pprof=[http://user:secret@h:6060]"]),
         (OK, ["target=http://user:secret@h"]),
         (OK, ["target.endpoint=http://user:secret@h"]),
         (OK, ["http://user:secret@h"]),
@@ -240,6 +241,16 @@ def test_a_password_in_a_url_is_refused_and_not_shown(plan: str, overrides: list
 def test_a_user_in_an_endpoint_belongs_into_credentials() -> None:
     with pytest.raises(UserError, match=r"target\.endpoints\.0: .*the user in target\.credentials"):
         parse_plan(OK, ["target.endpoints=[http://root@h:2379]"])
+
+
+def test_profiles_are_asked_for_at_an_address() -> None:
+    plan = parse_plan(OK, ["target.pprof=[http://h:6060]"])
+    assert plan.target.profiled == ["http://h:6060"]
+    assert parse_plan(OK).target.profiled == []
+    with pytest.raises(
+        UserError, match=r"^target\.pprof\.0: http://h/debug/pprof: expected http\(s\)://host:port$"
+    ):
+        parse_plan(OK, ["target.pprof=[http://h/debug/pprof]"])
 
 
 @pytest.mark.parametrize("url", ["http://h", "https://etcd-1.example.org:2379", "http://[::1]:2379"])

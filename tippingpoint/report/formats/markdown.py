@@ -46,6 +46,7 @@ def render_run(document: dict[str, Any]) -> str:
         " · ".join(part for part in what if part) + f" · run `{plain(run['id']).replace('`', '')}`",
         _thresholds(document["thresholds"], unit),
         *(section(*_cause(cause, unit)) for cause in document["causes"]),
+        section("Profiles of the target", _profiles(document.get("profiles"), unit)),
         section(
             "Response times of user commands, p50 / p99",
             _timings(document["timings"], run["things"], _member(run)),
@@ -136,6 +137,33 @@ def _cause(cause: dict[str, Any], unit: str) -> tuple[str, str]:
     header = ["figure", "host", "on the plateau", "where it tipped", "other hosts", "limit", "result"]
     heading = f"Why it tipped: the {cause['sign']} at {figures.number(cause['load'])} {unit}"
     return heading, table(header, rows, text=(0, 1, 5, 6)) if rows else ""
+
+
+def _profiles(profiles: dict[str, Any] | None, unit: str) -> str:
+    """Render what profiles tell, and for each kind the functions whose share changed most."""
+    if profiles is None:
+        return ""
+    blocks = [bullets(profiles["sentences"])]
+    for shift in profiles["shifts"]:
+        plateau, tipped = (figures.number(shift[f"{at}_load"]) for at in ("plateau", "tipped"))
+        header = [
+            f"function, by its share of {shift['kind']}",
+            *(f"{load} {unit}" for load in (plateau, tipped)),
+        ]
+        header += [f"with calls, {load}" for load in (plateau, tipped)]
+        rows = [
+            [
+                each["name"] + (" (by chance)" if each["chance"] else ""),
+                *(
+                    figures.share(each[f"{part}_{at}"])
+                    for part in ("own", "all")
+                    for at in ("plateau", "tipped")
+                ),
+            ]
+            for each in shift["functions"]
+        ]
+        blocks.append(table(header, rows, text=(0,)))
+    return joined(blocks)
 
 
 def _rally(document: dict[str, Any], unit: str) -> list[str]:

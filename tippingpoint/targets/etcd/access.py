@@ -72,8 +72,8 @@ class EtcdAccess:
 def access(target: EtcdTarget, alpn: str | None = None) -> EtcdAccess:
     """Read the files that a target names. UserError when one is unusable or its mode is too open."""
     endpoints = [_endpoint(url) for url in target.endpoints]
-    tls = _tls(target, alpn) if any(endpoint.tls for endpoint in endpoints) else None
-    return EtcdAccess(target, endpoints, tls, _credentials(target.credentials))
+    context = tls(target, alpn) if any(endpoint.tls for endpoint in endpoints) else None
+    return EtcdAccess(target, endpoints, context, _credentials(target.credentials))
 
 
 def pause(failures: int) -> float:
@@ -126,7 +126,8 @@ def _endpoint(url: str) -> Endpoint:
     return Endpoint(f"{parts.scheme}://{name}", host, port, parts.scheme == "https", name)
 
 
-def _tls(target: EtcdTarget, alpn: str | None) -> ssl.SSLContext:
+def tls(target: EtcdTarget, alpn: str | None = None) -> ssl.SSLContext:
+    """Return what verifies members and shows our certificate. UserError when a file is unusable."""
     for name, path in (("ca", target.ca), ("cert", target.cert), ("key", target.key)):
         if path is not None:
             read_text(f"target.{name}", path, "a PEM file", private=name == "key")

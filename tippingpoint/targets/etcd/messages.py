@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tippingpoint.targets.etcd.http2 import ProtocolError
-
-VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+from tippingpoint.util import protobuf
+from tippingpoint.util.protobuf import integer, text
 
 # The paths of the calls.
 _API = "/etcdserverpb."
@@ -28,59 +28,12 @@ class WireError(ProtocolError):
     """Bytes that are not a protobuf message."""
 
 
-def varint(value: int) -> bytes:
-    """Encode an integer from -2**63 to 2**64 - 1 in base 128; negative ones as two's complement of 64 bits."""
-    value &= (1 << 64) - 1
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def integer(number: int, value: int) -> bytes:
-    """Encode an integer field."""
-    return varint(number << 3) + varint(value)
-
-
-def text(number: int, value: bytes) -> bytes:
-    """Encode a string, bytes or message field."""
-    return varint(number << 3 | LENGTH) + varint(len(value)) + value
-
-
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield number and value of every field: an int (64 bits, signed) or bytes. WireError if malformed."""
-    position, end = 0, len(message)
-    while position < end:
-        key, position = _read_varint(message, position)
-        kind = key & 7
-        if kind == VARINT:
-            value, position = _read_varint(message, position)
-            yield key >> 3, value - (1 << 64) if value >> 63 else value
-            continue
-        if kind == LENGTH:
-            size, position = _read_varint(message, position)
-        elif kind in (FIXED64, FIXED32):
-            size = 8 if kind == FIXED64 else 4
-        else:
-            raise WireError(f"wire type {kind}")
-        if position + size > end:
-            raise WireError("field longer than its message")
-        yield key >> 3, message[position : position + size]
-        position += size
-
-
-def _read_varint(message: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while position < len(message) and shift < 64:
-        byte = message[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & (1 << 64) - 1, position
-        shift += 7
-    raise WireError("unfinished integer")
+    try:
+        yield from protobuf.fields(message)
+    except protobuf.Malformed as problem:
+        raise WireError(str(problem)) from None
 
 
 def _first(message: bytes, wanted: int) -> int | bytes | None:

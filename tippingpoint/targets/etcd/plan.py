@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.fields import in_units
 from tippingpoint.plan.kinds import TargetSection
-
-_ENDPOINT = r"^https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?\])(:[0-9]{1,5})?$"
+from tippingpoint.plan.url import PATTERN, PprofUrls, checked_url
 
 
 def _endpoint(url: str) -> str:
     """A URL as etcd's clients write it. Credentials are refused, as they would appear in journals and reports."""
     if "@" in url:
         raise ValueError("http(s)://host:port, and the user in target.credentials")
-    try:
-        if not re.fullmatch(_ENDPOINT, url) or urlsplit(url).port == 0:
-            raise ValueError
-    except ValueError:
-        raise ValueError("http(s)://host:port") from None
-    return url
+    return checked_url(url)
 
 
-Endpoint = Annotated[str, AfterValidator(_endpoint), WithJsonSchema({"type": "string", "pattern": _ENDPOINT})]
+Endpoint = Annotated[str, AfterValidator(_endpoint), WithJsonSchema({"type": "string", "pattern": PATTERN})]
 
 
 class EtcdTarget(TargetSection, frozen=True):
@@ -57,6 +50,16 @@ class EtcdTarget(TargetSection, frozen=True):
     credentials: Path | None = Field(
         default=None, description="YAML file with `username` and `password`, mode 0600."
     )
+
+    pprof: PprofUrls = Field(
+        default=[],
+        description="Client URLs of members that are profiled in each stage. They need `--enable-pprof`. Left out: "
+        "no profile is taken.",
+    )
+
+    @property
+    def profiled(self) -> Sequence[str]:
+        return self.pprof
 
     @model_validator(mode="after")
     def _pair(self) -> EtcdTarget:

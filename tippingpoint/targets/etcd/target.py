@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tippingpoint.plan.claim import ClaimPlan, ClaimWorkload
 from tippingpoint.plan.read import Plan
@@ -19,6 +20,9 @@ from tippingpoint.targets.etcd.workspace import EtcdWorkspace
 from tippingpoint.targets.target import Target, Tell
 from tippingpoint.workloads.load import Load, OnProgress
 from tippingpoint.workloads.schedule import Schedule
+
+if TYPE_CHECKING:
+    import ssl
 
 
 class Etcd(Target[EtcdTarget, EtcdEntry, EtcdWorkspace]):
@@ -48,6 +52,11 @@ class Etcd(Target[EtcdTarget, EtcdEntry, EtcdWorkspace]):
         assert isinstance(plan.target, EtcdTarget)
         scope = claim.Scope(workspace.prefix, workspace.first_lease_id + int(worker) * WORKER_LEASE_IDS)
         return ClaimLoad(plan.workload, claim.connect(plan.target, plan.workload, scope), recorder, schedule)
+
+    def pprof_tls(self, section: EtcdTarget) -> ssl.SSLContext | bool:
+        from tippingpoint.targets.etcd.access import tls
+
+        return tls(section)
 
     def clean_within(self, things: int) -> float:
         return 20.0

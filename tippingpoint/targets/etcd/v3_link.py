@@ -22,6 +22,7 @@ from tippingpoint.targets.etcd.grpc import (
 )
 from tippingpoint.targets.etcd.http2 import Connection
 from tippingpoint.util.network_errors import in_words
+from tippingpoint.util.protobuf import varint
 
 LEASE_AT = len(framed(b"")) + 1
 """Offset of the lease's id in a keepalive request: after gRPC's prefix and the field's number."""
@@ -267,7 +268,7 @@ class _KeepAlives(Call):
                 future.set_result(ttl > 0)
 
     def _search(self, message: bytes) -> tuple[int, Future[bool]] | None:
-        lease = pb.varint(pb.keep_alive_lease(message))
+        lease = varint(pb.keep_alive_lease(message))
         for position, (wanted, future) in enumerate(self._asked):
             if wanted == lease:
                 del self._asked[position]

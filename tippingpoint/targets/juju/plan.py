@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -12,6 +13,7 @@ from tippingpoint.plan.base import BasePlan
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.grow import GrowPlan
 from tippingpoint.plan.kinds import TargetSection
+from tippingpoint.plan.url import PprofUrls
 from tippingpoint.util.durations import format_duration
 
 
@@ -47,6 +49,16 @@ class JujuTarget(TargetSection, frozen=True):
     agent: Path | None = Field(
         default=None, description="The unit's agent.conf, for identity `agent`. It is read and not copied."
     )
+
+    pprof: PprofUrls = Field(
+        default=[],
+        description="Addresses of controllers that are profiled in each stage, at which `juju-introspect --listen` "
+        "runs on their machines. Left out: no profile is taken.",
+    )
+
+    @property
+    def profiled(self) -> Sequence[str]:
+        return self.pprof
 
     @model_validator(mode="after")
     def _who(self) -> JujuTarget:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -13,6 +13,7 @@ from tippingpoint.plan.base import BasePlan
 from tippingpoint.plan.fields import Settings
 from tippingpoint.plan.kinds import TargetSection
 from tippingpoint.plan.spawn import SpawnPlan
+from tippingpoint.plan.url import PprofUrls
 
 COMMANDS = {
     "cluster-list": "lxc cluster list",
@@ -94,6 +95,16 @@ class LxdTarget(TargetSection, frozen=True):
         default="lxd",
         description="`lxd`: LXD chooses the member of each container. `round-robin`: the run chooses them in turn.",
     )
+
+    pprof: PprofUrls = Field(
+        default=[],
+        description="Addresses of members that are profiled in each stage: their `core.debug_address`. Left out: no "
+        "profile is taken.",
+    )
+
+    @property
+    def profiled(self) -> Sequence[str]:
+        return self.pprof
 
     @model_validator(mode="after")
     def _who(self) -> LxdTarget:
