@@ -91,7 +91,8 @@ class _Summed:
         return self.total / self.seconds
 
     def shares(self, name: str) -> tuple[float, float]:
-        return self.own.get(name, 0.0) / self.total, self.all.get(name, 0.0) / self.total
+        total = self.total or 1.0  # an idle target has no samples, and no function a share
+        return self.own.get(name, 0.0) / total, self.all.get(name, 0.0) / total
 
 
 def profiled_of(findings: Findings, tipping: Tipping) -> Profiled | None:
@@ -172,7 +173,7 @@ def _shift(
 
 
 def _summed(run: RunData, load: float, taken: Sequence[TakenProfile]) -> _Summed | None:
-    """Add up the profiles of members; None if one cannot be read, or nothing was sampled."""
+    """Add up the profiles of members; None if one cannot be read, or there is none."""
     read: list[Profile] = []
     for each in taken:
         profile = each.read(run.directory)
@@ -186,11 +187,10 @@ def _summed(run: RunData, load: float, taken: Sequence[TakenProfile]) -> _Summed
             own[sample.stack[0]] += sample.seconds
             for name in set(sample.stack):
                 whole[name] += sample.seconds
-    total = sum(own.values())
     seconds = max((profile.seconds for profile in read), default=0.0)
-    if total <= 0 or seconds <= 0:
+    if seconds <= 0:
         return None
-    return _Summed(load, seconds, total, sum(profile.count for profile in read), own, whole)
+    return _Summed(load, seconds, sum(own.values()), sum(profile.count for profile in read), own, whole)
 
 
 def _functions(plateau: _Summed, tipped: _Summed, *, counted: bool) -> list[Function]:
@@ -207,6 +207,8 @@ def _functions(plateau: _Summed, tipped: _Summed, *, counted: bool) -> list[Func
 
 def _sentence(kind: Kind, plateau: _Summed, tipped: _Summed, functions: Sequence[Function], unit: str) -> str:
     """Say how much was used or waited at both loads, and whose share grew most."""
+    if kind == "lock wait" and not plateau.samples and not tipped.samples:
+        return "No wait for a lock was recorded: there was none, or the target samples none."
     at, before = show_amount(tipped.load, unit), show_amount(plateau.load, unit)
     if kind == "CPU":
         words = (

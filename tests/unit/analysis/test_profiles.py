@@ -158,6 +158,21 @@ def test_waits_that_hardly_last_are_not_looked_into(tmp_path: Path) -> None:
     assert told.sentences[0].endswith("and 1 ms at 800 leases: too little to look at.")
 
 
+def test_a_target_that_samples_no_locks_is_told_of_in_a_line(tmp_path: Path) -> None:
+    events = [taken(tmp_path, stage, {}, "lock wait") for stage in (4, 5)]
+    told = profiled(run_of(tmp_path, *events))
+    assert told.shifts[0].functions == []
+    assert "No wait for a lock was recorded: there was none, or the target samples none." in told.sentences
+
+
+def test_waits_that_only_came_where_the_target_tipped_are_shown(tmp_path: Path) -> None:
+    waits: Stacks = {("sync.(*Mutex).Unlock", "main.store"): 900}
+    events = [taken(tmp_path, 4, {}, "lock wait"), taken(tmp_path, 5, waits, "lock wait")]
+    (shift,) = profiled(run_of(tmp_path, *events)).shifts
+    (store,) = shift.functions
+    assert (store.name, store.own_plateau, store.own_tipped) == ("main.store", 0, 1)
+
+
 def test_without_a_profile_on_the_plateau_none_is_compared(tmp_path: Path) -> None:
     told = profiled(run_of(tmp_path, taken(tmp_path, 5, BUSY)))
     assert told.shifts == []

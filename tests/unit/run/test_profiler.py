@@ -145,19 +145,6 @@ async def test_what_is_no_profile_is_not_kept(record: Record, heard: Heard, body
     assert [path.name for path in record.directory.glob("profile-*")] == ["profile-1-lock-1.pb.gz"]
 
 
-async def test_a_program_that_samples_no_locks_has_no_profile_of_them(record: Record, heard: Heard) -> None:
-    async def answer(request: web.Request) -> web.StreamResponse:
-        return web.Response(
-            body=CPU if request.match_info["name"] == "profile" else made_profile({}, "lock wait")
-        )
-
-    async with served(answer) as url:
-        await profile(record, url, 1)
-    assert heard.problems == [
-        ("lock wait", "it recorded none: no lock was waited for, or the program samples none")
-    ]
-
-
 async def test_nobody_at_the_address_is_told_in_a_line(record: Record, heard: Heard) -> None:
     await profile(record, "http://127.0.0.1:1", 1)
     assert {problem for _, problem in heard.problems} == {"Connection refused"}
