@@ -48,7 +48,7 @@ from lab.rabbitmq import RabbitLab
 from lab.service import Service, Starter
 from tippingpoint.monitoring.scrape.jobs import Found, static_targets
 
-_POLL_S = 0.1
+_POLL_S = 0.3
 
 
 class OpenstackLab:

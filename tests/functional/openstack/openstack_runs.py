@@ -21,7 +21,6 @@ FEW: dict[str, Any] = {
         "until": "started",
         "concurrency": 4,
         "observe_every": "0s",
-        "poll_every": "300ms",
         "timeout": "120s",
     },
     "stages": [{"instances": 6, "hold": "1s"}],

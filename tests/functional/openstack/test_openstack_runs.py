@@ -24,7 +24,7 @@ from tests.functional.spawn_runs import ended, going, named, one_line, wait_for
 
 pytestmark = pytest.mark.openstack
 
-_ITERATIONS, _EACH = 8, 3
+_ITERATIONS, _EACH = 6, 2
 _LONG_HOLD = "20m"
 """Longer than the test, which ends the run when it has seen what it came for."""
 
@@ -57,17 +57,17 @@ def test_a_fill_in_batches_is_asked_for_in_one_call_each(openstack: OpenstackLab
     before = openstack.counts()
     plan = plan_of(
         tmp_path,
-        target={"multi_create": 5, "network": openstack.network},
-        workload={"concurrency": None, "batch": 5},
-        stages=[{"instances": 10, "hold": "3s"}, {"instances": 4, "hold": "0s"}],
+        target={"multi_create": 3, "network": openstack.network},
+        workload={"concurrency": None, "batch": 3},
+        stages=[{"instances": 6, "hold": "3s"}, {"instances": 2, "hold": "0s"}],
     )
 
     done = run_at(openstack, plan, tmp_path / "runs", cloud="tippingpoint-app")
 
     assert done.returncode == 0, done.stderr
     result = run_in(tmp_path / "runs")
-    assert counts(result)["boot_server.ok"] == 10
-    assert counts(result, 2)["delete_server.ok"] == 6
+    assert counts(result)["boot_server.ok"] == 6
+    assert counts(result, 2)["delete_server.ok"] == 4
     notes = [event["text"] for event in named(result.directory, "note")]
     assert any("not an admin's" in note for note in notes)
     hosts = {event["member"] for event in named(result.directory, "member")}
