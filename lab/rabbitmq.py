@@ -31,6 +31,8 @@ _POLL_S = 0.1
 _PASSWORD = "lab"  # on loopback, for as long as a test
 _PER_OBJECT_FROM = (3, 9)
 """The first release with /metrics/per-object. An older one has to be told to have objects in /metrics."""
+_SCHEDULERS = "+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none"
+"""Two schedulers of Erlang's, which sleep as soon as there is nothing to do. By default they spin for a while first."""
 _SERVER = "usr/lib/rabbitmq/bin/rabbitmq-server"
 _CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -161,7 +163,7 @@ collect_statistics_interval = 1000
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "enabled_plugins"),
             "RABBITMQ_GENERATED_CONFIG_DIR": str(directory),
             "RABBITMQ_DIST_PORT": str(self._between),
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} +S 2:2",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"-kernel inet_dist_use_interface {{127,0,0,1}} {_SCHEDULERS}",
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "ERL_EPMD_PORT": str(self._epmd),
         }
