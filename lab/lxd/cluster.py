@@ -210,6 +210,10 @@ class LxdLab:
         conf = str(self.directory / "lxc")
         return self._on(name, [self.programs.client, *arguments], content or "", CONF=conf)
 
+    def query(self, path: str) -> Any:
+        """Return what a path of the API has, as a running member tells it, without the client's process."""
+        return ask(self.unix_socket(self._voice()), "GET", path, timeout=PATIENCE_S)
+
     def token(self, name: str = "x", projects: Sequence[str] = ()) -> str:
         """Return a new trust token, which can add one client certificate, restricted to `projects` if given."""
         restricted = ["--restricted", f"--projects={','.join(projects)}"] if projects else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,11 @@ from tippingpoint.report import write_report
 from tippingpoint.rundir.results import load_run
 
 GROUPS, EACH = 3, 2
+eventually = partial(until, every=0.5)
+"""Each look is a call of a cluster that has enough to do."""
 POLL_EVERY_S = 0.3
+OFTEN = {"poll_every": f"{POLL_EVERY_S * 1000:.0f}ms"}
+"""For runs whose polls are looked at."""
 FEW: dict[str, Any] = {
     "name": "few",
     "target": {"kind": "lxd"},
@@ -24,7 +29,6 @@ FEW: dict[str, Any] = {
         "kind": "spawn",
         "concurrency": 4,
         "observe_every": "0s",
-        "poll_every": f"{POLL_EVERY_S * 1000:.0f}ms",
         "timeout": "60s",
     },
     "stages": [{"groups": GROUPS, "instances": EACH, "hold": "500ms"}],
@@ -78,21 +82,18 @@ def counted(report: dict[str, Any], which: str) -> dict[tuple[str, str], int]:
 
 def await_online(lab: LxdLab) -> None:
     """Wait until all members are online: one whose heartbeat is late is not, for a moment."""
-    until(lambda: all(lab.status(name) == "ONLINE" for name in lab.pids), "all members are online")
+    eventually(lambda: all(lab.status(name) == "ONLINE" for name in lab.pids), "all members are online")
 
 
 def everything(lab: LxdLab) -> dict[str, Any]:
     """What a person sees of what a run may make: instances, projects, images, profiles, and which clients are
     trusted."""
     listed = {
-        what: json.loads(lab.lxc(*command, "--format=json"))
-        for what, command in {
-            "instances": ["list", "--all-projects"],
-            "projects": ["project", "list"],
-            "profiles": ["profile", "list"],
-            "images": ["image", "list"],
-            "trust": ["config", "trust", "list"],
-        }.items()
+        "instances": lab.query("/1.0/instances?recursion=1&all-projects=true"),
+        "projects": lab.query("/1.0/projects?recursion=1"),
+        "profiles": lab.query("/1.0/profiles?recursion=1"),
+        "images": lab.query("/1.0/images?recursion=1"),
+        "trust": lab.query("/1.0/certificates?recursion=1"),
     }
     listed["trust"] = [each for each in listed["trust"] if each["type"] == "client"]
     keys = {"images": "fingerprint", "trust": "fingerprint"}
@@ -101,13 +102,13 @@ def everything(lab: LxdLab) -> dict[str, Any]:
 
 def containers(lab: LxdLab, prefix: str = "tp") -> dict[str, str]:
     """The containers of all projects whose name begins so, and the member that each is on."""
-    listed = json.loads(lab.lxc("query", "/1.0/instances?recursion=1&all-projects=true"))
+    listed = lab.query("/1.0/instances?recursion=1&all-projects=true")
     return {each["name"]: each["location"] for each in listed if each["name"].startswith(prefix)}
 
 
 def running(lab: LxdLab, prefix: str = "tp") -> set[str]:
     """Those of them that run."""
-    listed = json.loads(lab.lxc("query", "/1.0/instances?recursion=1&all-projects=true"))
+    listed = lab.query("/1.0/instances?recursion=1&all-projects=true")
     return {
         each["name"] for each in listed if each["name"].startswith(prefix) and each["status"] == "Running"
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from lab.lxd.cluster import LxdLab
 from tests.functional.agent.agents import Agent, Leader, workers_end
-from tests.functional.lxd.lxd_runs import FEW, everything
+from tests.functional.lxd.lxd_runs import FEW, eventually, everything
 from tests.functional.program import until
 from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.rundir.manifest import Manifest
@@ -33,7 +32,7 @@ def a_plan(hold: str) -> Plan:
 
 def containers(lab: LxdLab) -> dict[str, str]:
     """When each container of ours was made, by its name."""
-    listed: list[dict[str, Any]] = json.loads(lab.lxc("list", "--all-projects", "--format", "json"))
+    listed: list[dict[str, Any]] = lab.query("/1.0/instances?recursion=1&all-projects=true")
     return {each["name"]: each["created_at"] for each in listed if each["name"].startswith("tp")}
 
 
@@ -77,7 +76,7 @@ def test_a_fill_that_was_cut_is_taken_up_again(lxd_single: LxdLab, tmp_path: Pat
         leader.until(lambda: leader.run.over)
         until(lambda: agent.ask("ping")["running"] == "")
         # (what a slow LXD did not remove at once is tried again)
-        until(lambda: everything(lxd_single) == before)
+        eventually(lambda: everything(lxd_single) == before)
         result = agent.result()
         assert result is not None
         digest = read_digest(result["digest"]).head
@@ -99,5 +98,5 @@ def test_a_fill_whose_run_ended_meanwhile_is_closed_and_removed(lxd_single: LxdL
         leader.run = stop(leader.run, "asked for by a user")
         agent.start()
         leader.until(lambda: leader.phases() == ["failed"])
-        until(lambda: everything(lxd_single) == before)
+        eventually(lambda: everything(lxd_single) == before)
         assert Manifest.load(agent.state / "runs" / f"{leader.run.id}.0").status == "cut"

@@ -24,8 +24,10 @@ from lab.lxd.proxy import Cut, Fail, FailOperation, Garble, Hold, LxdProxy
 from tests.functional.lxd.lxd_runs import (
     EACH,
     GROUPS,
+    OFTEN,
     containers,
     counted,
+    eventually,
     everything,
     goal,
     only_a_stage,
@@ -47,9 +49,9 @@ pytestmark = pytest.mark.lxd
 ALL = GROUPS * EACH
 CREATES, STARTS = r"^/1\.0/instances\?", r"^/1\.0/instances/.*/state"
 LISTS, MEMBERS = r"^/1\.0/instances\?.*recursion", r"^/1\.0/cluster/members\?"
-STEADILY = 40
-"""Polls. LXD's heartbeats go round every 10 s, and the lab's members are offline after 11 s: the living ones, too, for
-seconds, when a round takes longer because of a dead one."""
+STEADILY = 20
+"""Polls, one a second. LXD's heartbeats go round every 10 s, and the lab's members are offline after 11 s: the living
+ones, too, for seconds, when a round takes longer because of a dead one."""
 LOOKED_AT, LONG_HOLD = "40s", "20m"
 """How long is held what is looked at meanwhile, by some calls of the lxc client; and what the test ends."""
 EVICTED_WITHIN = "2m"
@@ -126,7 +128,7 @@ def test_what_passes_by_itself_is_tried_again_and_counted(
     proxy.add("PUT", STARTS, Fail("failed to begin transaction: context deadline exceeded"), times=2)
     proxy.add("GET", MEMBERS, Fail("no available dqlite leader server found"), skip=4, times=3)
     proxy.add("GET", LISTS, Fail("no available dqlite leader server found"), skip=4, times=3)
-    plan = spawn_plan(tmp_path, thresholds=NONE_FAIL, workload={"offline_polls": 1})
+    plan = spawn_plan(tmp_path, thresholds=NONE_FAIL, workload={**OFTEN, "offline_polls": 1})
     # when a run meets them
     done = run_at(proxy, "run", plan, "--out", tmp_path / "runs", "--json")
     # then they are tried again, the goal is reached, and none of it is hidden
@@ -158,7 +160,7 @@ def test_a_slow_operation_holds_up_no_other_and_its_whole_time_counts(
         until(hold.met.is_set, "a container is being made")
         since = time.monotonic()
         # when all others are there meanwhile
-        until(lambda: len(running(lxd)) == ALL - 1, "all others run")
+        eventually(lambda: len(running(lxd)) == ALL - 1, "all others run")
         took = time.monotonic() - since
         hold.released.set()
         done = ended(process)
@@ -262,7 +264,7 @@ def test_connections_that_break_and_answers_that_are_none(
         "GET", LISTS, Garble(b'{"type": "sync", "metadata": [' + b" " * LARGEST_ANSWER), skip=7, times=1
     )
     proxy.add("GET", MEMBERS, Garble(b'{"type": "sync", "metadata": {"a": "b"}}'), skip=4, times=1)
-    plan = spawn_plan(tmp_path, stages=only_a_stage(EACH, "3s", GROUPS))
+    plan = spawn_plan(tmp_path, stages=only_a_stage(EACH, "3s", GROUPS), workload=OFTEN)
     socket = f"target.socket={proxy.socket}"
     done = ended(start("run", plan, "--set", socket, "--out", tmp_path / "runs", "--json"))
     # then each thing is there once, and what went wrong is counted
@@ -348,8 +350,8 @@ def eviction(scene: Scene) -> None:
         # then in the second stage all is there, on the members that are left: its hold may begin before that, as what
         # is on a member counts until it was offline for so many polls
         prefix = prefix_of(directory)
-        until(lambda: set(containers(lab, prefix).values()) == {"m1", "m2"}, "nothing is on m3")
-        until(
+        eventually(lambda: set(containers(lab, prefix).values()) == {"m1", "m2"}, "nothing is on m3")
+        eventually(
             lambda: containers(lab, prefix).keys() == goal(prefix, GROUPS, 3), "what was on it is elsewhere"
         )
         assert set(containers(lab, prefix).values()) == {"m1", "m2"}
@@ -432,7 +434,7 @@ def no_quorum(scene: Scene) -> None:
     with going(scene.start("run", plan, "--out", out)) as process:
         directory = wait_for_hold(out, process)
         # (where things are slower than the timeout, the hold begins without them)
-        until(lambda: running(lab) == goal(prefix_of(directory)), "all of it runs")
+        eventually(lambda: running(lab) == goal(prefix_of(directory)), "all of it runs")
         placed = containers(lab)
         # when all members but one die
         others = [name for name in ("m1", "m2", "m3") if name != lab.leader()]
@@ -444,7 +446,7 @@ def no_quorum(scene: Scene) -> None:
         for name in others:
             lab.start(name)
         # then the run goes on: what died with them is started again, where it was
-        until(lambda: running(lab) == placed.keys(), "all of it runs again")
+        eventually(lambda: running(lab) == placed.keys(), "all of it runs again")
         assert containers(lab) == placed
         process.send_signal(signal.SIGINT)
         ended(process)

@@ -24,6 +24,7 @@ import yaml
 from lab.control import LabError
 from lab.etcd.cluster import EtcdLab
 from lab.lxd.cluster import LxdLab
+from tests.functional.lxd.lxd_runs import eventually
 from tests.functional.program import WITHIN_S, until
 from tests.functional.traces import pids_of, read, traces
 from tippingpoint.errors import UserError
@@ -43,8 +44,8 @@ def cluster() -> Iterator[LxdLab]:
 
 def test_a_new_cluster_has_its_members_online_and_one_leader(lxd: LxdLab) -> None:
     assert lxd.names == [f"m{number}" for number in range(1, 11)]
-    until(lambda: [lxd.status(name) for name in ("m1", "m2", "m3", "m4")] == ["ONLINE"] * 3 + [""])
-    until(lambda: [member["name"] for member in lxd.members() if member["leader"]] == [lxd.leader()])
+    eventually(lambda: [lxd.status(name) for name in ("m1", "m2", "m3", "m4")] == ["ONLINE"] * 3 + [""])
+    eventually(lambda: [member["name"] for member in lxd.members() if member["leader"]] == [lxd.leader()])
     assert [member["running"] for member in lxd.members()] == [True] * 3 + [False] * 7
 
 
@@ -53,7 +54,7 @@ def test_a_client_with_the_credentials_is_let_in_by_every_member(lxd: LxdLab) ->
     access: dict[str, Any] = yaml.safe_load(lxd.credentials.read_text())
 
     assert access["addresses"] == lxd.addresses
-    until(lambda: [_auth(lxd, address) for address in access["addresses"]] == ["trusted"] * 3)
+    eventually(lambda: [_auth(lxd, address) for address in access["addresses"]] == ["trusted"] * 3)
 
 
 def test_the_lxc_client_finds_the_lab_by_its_remote(lxd: LxdLab) -> None:
@@ -67,8 +68,8 @@ def test_a_single_server_runs_a_container_that_is_reached(lxd_single: LxdLab) ->
     lxd_single.lxc("launch", "tiny", "reached")
     try:
         # (on a busy machine lxc now and then ends before what was said has come)
-        until(lambda: lxd_single.lxc("exec", "reached", "--", "hostname").strip() == "reached")
-        until(lambda: "10.92." in lxd_single.lxc("list", "reached", "--format=csv", "-c4"))
+        eventually(lambda: lxd_single.lxc("exec", "reached", "--", "hostname").strip() == "reached")
+        eventually(lambda: "10.92." in lxd_single.lxc("list", "reached", "--format=csv", "-c4"))
     finally:
         lxd_single.lxc("delete", "--force", "reached")
 
@@ -83,7 +84,7 @@ def test_a_single_server_comes_back_with_its_containers_running(new_lxd: Callabl
     assert not _alive(init)
     lab.start("m1")
 
-    until(lambda: lab.lxc("list", "--format=csv", "-cns").strip() == "c1,RUNNING")
+    eventually(lambda: lab.lxc("list", "--format=csv", "-cns").strip() == "c1,RUNNING")
 
 
 def test_a_full_pool_has_no_room_for_a_container(lxd_single: LxdLab) -> None:
@@ -101,10 +102,10 @@ def test_a_killed_member_is_gone_with_its_containers_and_comes_back_with_them(cl
 
     assert not any(_alive(pid) for pid in pids)
     assert "m3" not in cluster.pids
-    until(lambda: cluster.status("m3") == "OFFLINE")
+    eventually(lambda: cluster.status("m3") == "OFFLINE")
     cluster.start("m3")
-    until(lambda: cluster.status("m3") == "ONLINE")
-    until(lambda: cluster.lxc("list", "--format=csv", "-cnsL").strip() == "kept,RUNNING,m3")
+    eventually(lambda: cluster.status("m3") == "ONLINE")
+    eventually(lambda: cluster.lxc("list", "--format=csv", "-cnsL").strip() == "kept,RUNNING,m3")
 
 
 def test_a_member_that_was_evicted_joins_again_blank(cluster: LxdLab) -> None:
@@ -115,7 +116,7 @@ def test_a_member_that_was_evicted_joins_again_blank(cluster: LxdLab) -> None:
 
     cluster.start("m2")
 
-    until(lambda: cluster.status("m2") == "ONLINE")
+    eventually(lambda: cluster.status("m2") == "ONLINE")
     assert cluster.lxc("list", "lost", "--format=csv") == ""
     cluster.lxc("init", "tiny", "lost", "--target=m2")  # it takes containers, of the same name too
     cluster.lxc("delete", "lost")
@@ -126,9 +127,9 @@ def test_a_member_that_never_was_joins(cluster: LxdLab) -> None:
 
     cluster.start("m4")
 
-    until(lambda: cluster.status("m4") == "ONLINE")
+    eventually(lambda: cluster.status("m4") == "ONLINE")
     assert cluster.address("m4") in cluster.addresses
-    until(
+    eventually(
         lambda: _auth(cluster, cluster.address("m4")) == "trusted"
     )  # it learns whom to trust after it joins
     cluster.kill("m4")
@@ -143,14 +144,14 @@ def test_faults_act_on_real_members_through_the_control_socket(cluster: LxdLab) 
     assert _auth(cluster, cluster.address("m3")) == "silent"
     assert asyncio.run(control.members())[2].running  # it does not know that nobody hears it
     asyncio.run(control.act("heal", "m3"))
-    until(lambda: _auth(cluster, cluster.address("m3")) == "trusted")
+    eventually(lambda: _auth(cluster, cluster.address("m3")) == "trusted")
 
     asyncio.run(control.act("stop", "m3"))
     assert [member.running for member in asyncio.run(control.members())][:3] == [True, True, False]
     assert _auth(cluster, cluster.address("m3")) == "silent"
     asyncio.run(control.act("continue", "m3"))
     assert [member.running for member in asyncio.run(control.members())][:3] == [True, True, True]
-    until(lambda: _auth(cluster, cluster.address("m3")) == "trusted")
+    eventually(lambda: _auth(cluster, cluster.address("m3")) == "trusted")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_a_fill_is_shared_and_shared_anew(lxd: LxdLab, tmp_path: Path) -> None:
         {
             "name": "fill",
             "target": {"kind": "lxd", "credentials": str(lxd.credentials)},
-            "workload": {"kind": "spawn", "concurrency": 6, "observe_every": 0, "poll_every": "300ms"},
+            "workload": {"kind": "spawn", "concurrency": 6, "observe_every": 0},
             "stages": [
                 {"groups": 2, "instances": 2, "hold": "4s"},
                 {"groups": 2, "instances": 3, "hold": "2s"},

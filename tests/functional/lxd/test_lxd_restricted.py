@@ -75,7 +75,7 @@ def proxy(lxd: LxdLab) -> Iterator[LxdProxy]:
 def there(lab: LxdLab, project: str) -> dict[str, list[str]]:
     """The instances and images that are in a project, and how its profile is."""
     listed = {
-        what: json.loads(lab.lxc("query", f"/1.0/{what}?recursion=1&project={project}"))
+        what: lab.query(f"/1.0/{what}?recursion=1&project={project}")
         for what in ("instances", "images", "profiles")
     }
     return {

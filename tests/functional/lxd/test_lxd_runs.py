@@ -18,6 +18,7 @@ from lab.lxd.proxy import Hold, LxdProxy
 from tests.functional.lxd.lxd_runs import (
     EACH,
     GROUPS,
+    OFTEN,
     POLL_EVERY_S,
     containers,
     everything,
@@ -91,7 +92,7 @@ def test_a_run_fills_observes_reports_and_leaves_nothing(lxd: LxdLab, tmp_path: 
 def test_one_list_a_group_and_poll_and_none_of_single_containers(lxd: LxdLab, tmp_path: Path) -> None:
     # given a run of two workers that is held, all of whose calls are counted
     with LxdProxy(lxd) as proxy:
-        plan = spawn_plan(tmp_path, stages=only_a_stage(EACH, "3s", GROUPS))
+        plan = spawn_plan(tmp_path, stages=only_a_stage(EACH, "3s", GROUPS), workload=OFTEN)
         done = run_at(proxy, "run", plan, "--out", tmp_path / "runs")
         assert done.returncode == 0, done.stdout + done.stderr
         measured = only_run(tmp_path / "runs")

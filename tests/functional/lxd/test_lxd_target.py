@@ -68,12 +68,12 @@ async def taken(entry: LxdEntry, groups: int = 1) -> AsyncIterator[LxdInstances]
 def everything(lab: LxdLab) -> dict[str, Any]:
     """What a person sees of what may be made: instances, projects, images and trust."""
     listed = {
-        "instances": ["list", "--all-projects"],
-        "projects": ["project", "list"],
-        "images": ["image", "list"],
-        "trust": ["config", "trust", "list"],
+        "instances": "instances?recursion=1&all-projects=true",
+        "projects": "projects?recursion=1",
+        "images": "images?recursion=1",
+        "trust": "certificates?recursion=1",
     }
-    there = {what: json.loads(lab.lxc(*command, "--format=json")) for what, command in listed.items()}
+    there = {what: lab.query(f"/1.0/{path}") for what, path in listed.items()}
     return {
         "instances": sorted((each["project"], each["name"]) for each in there["instances"]),
         "projects": sorted(each["name"] for each in there["projects"]),
@@ -89,7 +89,7 @@ async def seen(target: SpawnTarget, item: Item, until: Callable[[Seen], bool]) -
             there = await target.list_group(item.group, addresses=True)
             if item in there and until(there[item]):
                 return there[item]
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.3)
 
 
 # The life of a thing
