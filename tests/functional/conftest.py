@@ -58,6 +58,7 @@ _FIXTURES = {"lxd": _OF_LXD, "openstack": _OF_OPENSTACK, "pacemaker": _OF_PACEMA
 _BY_FILE = {"juju", "maas", "pacemaker", "releases", "run"}
 """Folders whose tests mostly wait."""
 _FAILED = pytest.StashKey[int]()
+_SHARED_ETCD = pytest.StashKey[SharedLab[EtcdLab]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -86,6 +87,10 @@ def pytest_report_header() -> str | None:
 def _below(test: str) -> str:
     """A test's id, as it is below this folder."""
     return test.partition("tests/functional/")[2]
+
+
+def _folder(item: pytest.Item) -> str:
+    return _below(item.nodeid).partition("/")[0]
 
 
 class _ByFolder(LoadScopeScheduling):
@@ -132,6 +137,15 @@ def pytest_runtest_makereport(
     return report
 
 
+@pytest.hookimpl(trylast=True)  # after the fixtures of the test
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End the shared etcd with the last test of a folder: tests of many folders use it, and others follow them."""
+    if nextitem is not None and _folder(item) != _folder(nextitem):
+        shared = item.config.stash.get(_SHARED_ETCD, None)
+        if shared is not None:
+            shared.rest()
+
+
 @pytest.fixture(scope="session")
 def failed(request: pytest.FixtureRequest) -> Callable[[], int]:
     """Tells how many tests have failed so far, or their setup or teardown."""
@@ -145,8 +159,10 @@ def open_labs() -> list[EtcdLab]:
 
 
 @pytest.fixture(scope="session")
-def shared_etcd(open_labs: list[EtcdLab], failed: Callable[[], int]) -> Iterator[SharedLab[EtcdLab]]:
-    """The cluster of `etcd`."""
+def shared_etcd(
+    open_labs: list[EtcdLab], failed: Callable[[], int], pytestconfig: pytest.Config
+) -> Iterator[SharedLab[EtcdLab]]:
+    """The cluster of `etcd`, which lasts for a folder."""
 
     @contextlib.contextmanager
     def make() -> Generator[EtcdLab]:
@@ -156,6 +172,7 @@ def shared_etcd(open_labs: list[EtcdLab], failed: Callable[[], int]) -> Iterator
             open_labs.remove(lab)
 
     with SharedLab(make, look_at_etcd, failed) as shared:
+        pytestconfig.stash[_SHARED_ETCD] = shared
         yield shared
 
 

@@ -62,6 +62,10 @@ class SharedLab(Generic[L]):
         if self._lab is not None and not self._is_whole(self._lab):
             self._end()
 
+    def rest(self) -> None:
+        """End the lab, which takes CPU time of others while nobody uses it; the next test that takes it starts it."""
+        self._end()
+
     def _start(self) -> L:
         if self._problem is not None:
             raise self._problem

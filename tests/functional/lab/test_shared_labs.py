@@ -73,6 +73,16 @@ def test_what_a_test_that_passes_leaves_is_its_own_affair(shared: Shared) -> Non
     assert lab.take() is first
 
 
+def test_a_lab_that_rests_is_started_for_the_next_test(shared: Shared) -> None:
+    lab, _fail = shared
+    first = lab.take()
+
+    lab.rest()
+
+    assert first.pids == {}
+    assert lab.take().pids
+
+
 def test_a_lab_that_did_not_start_is_not_tried_for_every_test() -> None:
     tried = count()
 
