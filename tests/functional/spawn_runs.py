@@ -17,6 +17,8 @@ from lab.halt import halt
 from tests.functional.program import WITHIN_S, no_traceback, until, workers_of
 
 Event = dict[str, Any]
+_LOOKS_EVERY_S = 0.2
+"""Each look reads the journals of a run from their beginning."""
 
 
 def merged_plan(directory: Path, few: Mapping[str, Any], changes: dict[str, Any]) -> Path:
@@ -114,7 +116,7 @@ def wait_for(
         return None
 
     try:
-        directory = until(there, f"{count} {name} {fields}", within)
+        directory = until(there, f"{count} {name} {fields}", within, every=_LOOKS_EVERY_S)
     except BaseException:
         process.kill()
         raise

@@ -87,7 +87,7 @@ def overrides(lab: MaasLab) -> str:
     changed = {
         "target.made.libvirt": lab.libvirt.uri,
         "target.made.power_address": lab.libvirt.power_address,
-        "target.machines.small.count": "2",  # emulated ones take minutes; test_maas_virtme.py makes all seven
+        "target.machines.small.count": "2",  # emulated ones take minutes
         "target.machines.small.memory": "128MiB",
         "stages.0.instances": "2",
         "stages.0.hold": "2s",
