@@ -64,19 +64,26 @@ def run_of(plan: str, out: Path, settings: list[str]) -> list[str]:
 
 
 @contextlib.contextmanager
+def stub(file: str, place: Path) -> Generator[None]:
+    """Have one of our STUBS serve, in a process of its own, which is told a place and says when it serves."""
+    command = [sys.executable, str(REPOSITORY / "tests/benchmarks" / file), str(place)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as serving:
+        assert serving.stdout is not None
+        assert serving.stdin is not None
+        serving.stdout.readline()
+        try:
+            yield
+        finally:
+            serving.stdin.close()
+
+
+@contextlib.contextmanager
 def openstack_stub() -> Generator[list[str]]:
-    """Serve the STUB of OpenStack, in a process of its own; the settings of a target there."""
+    """Serve the STUB of OpenStack; the settings of a target there."""
     with tempfile.TemporaryDirectory() as made:
         clouds = Path(made) / "clouds.yaml"
-        command = [sys.executable, str(REPOSITORY / "tests/benchmarks/openstack_stub.py"), str(clouds)]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as stub:
-            assert stub.stdout is not None
-            assert stub.stdin is not None
-            stub.stdout.readline()
-            try:
-                yield [f"target.credentials={clouds}", "target.cloud=stub"]
-            finally:
-                stub.stdin.close()
+        with stub("openstack_stub.py", clouds):
+            yield [f"target.credentials={clouds}", "target.cloud=stub"]
 
 
 @contextlib.contextmanager
@@ -118,6 +125,37 @@ def openstack_tenants(share: Fraction, out: Path) -> Generator[Load]:
         stages = ", ".join(f"{{groups: {projects}, instances: {each}, hold: 4s}}" for each in (0, 2, 10))
         command = run_of("openstack-tenants", out, [*target, f"stages=[{stages}]"])
         yield Load(command, projects * 10, "servers")
+
+
+@contextlib.contextmanager
+def lxd_cluster(share: Fraction, out: Path) -> Generator[Load]:
+    """50 members have 5000 containers that run, in 50 projects. STUB. The stages of the plan, with holds of 10 s."""
+    with tempfile.TemporaryDirectory() as made:
+        socket = Path(made) / "lxd.socket"
+        with stub("lxd_stub.py", socket):
+            settings = [
+                f"target.socket={socket}",
+                f"stages=[{cluster_stages(share)}]",
+                "workload.evict=false",
+            ]
+            yield Load(run_of("lxd-cluster", out, settings), 100 * int(50 * share), "containers")
+
+
+@contextlib.contextmanager
+def lxd_cluster_created(share: Fraction, out: Path) -> Generator[Load]:
+    """One real LXD has 5000 containers in 50 projects, created and not started. The plan's stages, holds of 10 s."""
+    from lab.lxd.cluster import LxdLab
+
+    with LxdLab(members=1) as lab:
+        settings = [f"target.credentials={lab.credentials}", f"stages=[{cluster_stages(share)}]"]
+        created = ["workload.until=created", "workload.evict=false"]
+        yield Load(run_of("lxd-cluster", out, [*settings, *created]), 100 * int(50 * share), "containers")
+
+
+def cluster_stages(share: Fraction) -> str:
+    """The stages of lxd-cluster at a share of its projects."""
+    projects = sorted({max(1, int(count * share)) for count in (5, 10, 20, 30, 40, 50)})
+    return ", ".join(f"{{groups: {count}, instances: 100, hold: 10s}}" for count in projects)
 
 
 @contextlib.contextmanager
@@ -195,6 +233,8 @@ ROWS: dict[str, Row] = {
     "openstack-fill-together": openstack_fill_together,
     "openstack-boot-delete": openstack_boot_delete,
     "openstack-tenants": openstack_tenants,
+    "lxd-cluster": lxd_cluster,
+    "lxd-cluster-created": lxd_cluster_created,
     "etcd-leases": etcd_leases,
     "units": units,
     "juju-leases": juju_leases,
