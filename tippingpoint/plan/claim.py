@@ -238,6 +238,11 @@ class ClaimPlan(BasePlan, frozen=True):
         return self.load_of(self.stage_at(load))
 
     @property
+    def patience(self) -> float:
+        """Seconds without headway after which a load is no longer waited for: the time limit of an operation."""
+        return self.workload.timeout
+
+    @property
     def planned(self) -> Sequence[Stage]:
         """The listed stages, or those of a search's first and largest load."""
         if self.find is None:

@@ -136,6 +136,13 @@ class CtsPlan(BasePlan, frozen=True):
         return stage.nodes or len(self.workload.tests) * self.workload.times
 
     @property
+    def patience(self) -> float:
+        """Seconds without headway after which the tests are no longer waited for. A stage's begin, a test, its repair
+        and the kill of all nodes after a repair that failed may each take the time of a test, and one more is for the
+        looks between them."""
+        return 5 * self.workload.timeout
+
+    @property
     def planned(self) -> list[CtsStage]:
         """The listed stages."""
         return self.stages

@@ -336,6 +336,12 @@ class SpawnPlan(BasePlan, frozen=True):
         return self.load_of(self.stage_at(load))
 
     @property
+    def patience(self) -> float:
+        """Seconds without headway after which a load is no longer waited for: those of a second try, as things that
+        take too long are retried. When a service is killed, every request that it had accepted may hang."""
+        return 2 * self.workload.timeout
+
+    @property
     def planned(self) -> Sequence[SpawnStage]:
         """The listed stages, or those of a search's first and largest load."""
         if self.find is None:

@@ -141,10 +141,7 @@ class Stages:
         calm: float | None = None,
         until: asyncio.Event | None = None,
     ) -> None:
-        """Begin a stage; returns when its load is up, or after an operation's time limit without progress.
-
-        Things are retried when they take too long, so a spawn run gets the time of a second try. When a service is
-        killed, every request that it had accepted may hang.
+        """Begin a stage; returns when its load is up, or after the plan's patience without progress.
 
         With `calm`, the load also has to be steady, so that the backlog of the load before is not blamed on this one:
         no operation is older than so many seconds, or the oldest gets no younger any more (steadiness.py). The event
@@ -153,7 +150,7 @@ class Stages:
         removing = kind == "destroy" or self._room.has_more_than(asked)
         await self._begin(number, kind, size, asked, over, listed)
         plan = self._own.whole
-        patience = plan.workload.timeout * (1 if isinstance(plan, ClaimPlan) else 2)
+        patience = plan.patience
         begun = self._record.now()
         deadline = time.monotonic() + over + patience
         latest = time.monotonic() + over + _AT_MOST * patience

@@ -53,6 +53,14 @@ def test_a_plan_that_cannot_be_run_is_refused_in_one_line(text: str, said: str) 
     assert "\n" not in str(refused.value)
 
 
+def test_a_stage_waits_for_a_test_that_fails_and_for_both_ways_to_repair_the_cluster() -> None:
+    # given tests of 90 s, the repair of a cluster after one of them, and the kill of all nodes after a failed repair
+    plan = plan_of(MINIMAL.replace("cts}", "cts, timeout: 90s, idle: 40s}"))
+    begin, test, repair, kill = 4 * [90]
+    # then the next test is still waited for
+    assert plan.patience > begin + test + repair + kill
+
+
 def test_the_tests_of_a_plan_cannot_be_shared_among_units() -> None:
     with pytest.raises(UserError, match=r"workload\.kind: cts: expected one unit"):
         part_of(plan_of(MINIMAL), 0, 2)
