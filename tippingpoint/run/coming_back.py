@@ -14,11 +14,13 @@ from tippingpoint.analysis.findings import StageFindings, examine_stage
 from tippingpoint.analysis.recovery.comeback import says_nothing
 from tippingpoint.plan.fields import as_amount
 from tippingpoint.plan.read import SearchPlan
+from tippingpoint.run.crew import Crew
 from tippingpoint.run.descent import Descent, Showed, Tried, judged_whole, showed
 from tippingpoint.run.lower_loads import LowerLoads
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.record import Record
 from tippingpoint.run.settling import WINDOW, Settling, hold_of, window_of
+from tippingpoint.run.stage_figures import close_figures
 from tippingpoint.rundir.probe_events import probe_events
 from tippingpoint.rundir.results import RunData, load_run
 
@@ -35,9 +37,10 @@ class _Step:
 class ComingBack:
     """Plays the steps of a run on this machine, and writes what came of each as an event `recovering`."""
 
-    def __init__(self, plan: SearchPlan, loads: LowerLoads, record: Record) -> None:
+    def __init__(self, plan: SearchPlan, loads: LowerLoads, crew: Crew, record: Record) -> None:
         self._plan = plan
         self._loads = loads
+        self._crew = crew
         self._record = record
         self._settling: Settling | None = None
 
@@ -64,11 +67,12 @@ class ComingBack:
             self._record.event("recovering", skipped=descent.skipped)
 
     async def _descent(self) -> Descent:
-        run = await self._run()
         if self._plan.find is None:
+            run = await self._closed()
             stages = [stage for stage in run.stages if stage.kind not in ("storm", "destroy")]
             found = [examine_stage(run, self._plan, stage) for stage in stages]
             return Descent(self._plan, [(each.stage.size, showed(self._plan, each).held) for each in found])
+        run = await self._run()
         probes = probe_events(run.events)
         tried: list[Tried] = [(as_amount(probe.size), probe.held) for probe in probes]
         aborted = min((probe.size for probe in probes if probe.aborted), default=inf)
@@ -93,7 +97,7 @@ class ComingBack:
     async def _again(self, size: float) -> Showed:
         """Put a load on the target that is to break it once more."""
         played = await self._loads.play(size)
-        return Showed(None, missing=played.why) if played.why else showed(self._plan, await self._found())
+        return Showed(None, missing=played.why) if played.why else showed(self._plan, await self._judged())
 
     async def _step(self, size: float) -> _Step:
         """Put a lower load on the target, and see whether thresholds hold again."""
@@ -105,7 +109,7 @@ class ComingBack:
             played = await self._loads.play(size)
             if played.why:
                 return _Step(played.stage, began, Showed(None, missing=played.why))
-            told = showed(self._plan, await self._found())
+            told = showed(self._plan, await self._judged())
             return _Step(played.stage, began, replace(told, held=told.held is True), began)
         self._settling = settling = Settling(self._plan.thresholds, window_of(self._plan))
         played = await self._loads.play(size, settling if size else None)
@@ -113,13 +117,20 @@ class ComingBack:
         if played.why or not size:
             return _Step(played.stage, began, Showed(None, missing=played.why))
         held = settling.settled.is_set()
-        nothing = "" if held else says_nothing(await self._found())
+        nothing = "" if held else says_nothing(self._latest(await self._run()))
         return _Step(played.stage, began, Showed(held, nothing), settling.good_since)
 
     async def _run(self) -> RunData:
         return await asyncio.to_thread(load_run, self._record.directory)
 
-    async def _found(self) -> StageFindings:
-        """Return the findings on the latest stage, which may still be running."""
-        run = await self._run()
+    async def _closed(self) -> RunData:
+        """Close the latest stage's figures, and return the run. A stage that goes on has no throughput."""
+        await close_figures(self._crew)
+        return await self._run()
+
+    async def _judged(self) -> StageFindings:
+        """Return the findings on the latest stage, once its figures are closed."""
+        return self._latest(await self._closed())
+
+    def _latest(self, run: RunData) -> StageFindings:
         return examine_stage(run, self._plan, run.stages[-1])

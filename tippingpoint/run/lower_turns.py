@@ -10,8 +10,8 @@ from tippingpoint.run.descent import is_none
 from tippingpoint.run.lower_loads import LowerLoads
 from tippingpoint.run.own_part import OwnPart
 from tippingpoint.run.record import Record
+from tippingpoint.run.stage_figures import close_figures
 from tippingpoint.run.stages import Stages
-from tippingpoint.run.turn_report import close_figures
 from tippingpoint.units.conductor import Conductor
 from tippingpoint.units.digest import make_digest
 from tippingpoint.units.search_words import DIGEST, ProbeReport
@@ -83,8 +83,6 @@ class LowerTurns:
         await self._report(turn, None)
 
     async def _report(self, turn: Turn, stage: int | None) -> None:
-        unanswered = await close_figures(self._crew)
+        await close_figures(self._crew)
         digest = await asyncio.to_thread(make_digest, self._record.directory, DIGEST, stage)
-        self._conductor.held(
-            ProbeReport(turn=turn.number, digest=digest, unanswered=unanswered, missing=self._missing[:1000])
-        )
+        self._conductor.held(ProbeReport(turn=turn.number, digest=digest, missing=self._missing[:1000]))

@@ -30,6 +30,8 @@ class Settle(BaseModel):
     """Wait for what is in flight, and close the stage's figures, while the load goes on; answered by Settled."""
 
     do: Literal["settle"] = "settle"
+    count: bool = False
+    """Whether what has no answer counts as timed out in this stage, instead of being told."""
 
 
 class Repair(BaseModel):
@@ -114,7 +116,7 @@ class Settled(_Answer):
 
     say: Literal["settled"] = "settled"
     unanswered: dict[str, list[float]]
-    """By operation, how many seconds ago those were due that had no answer in time."""
+    """By operation, how many seconds ago those were due that had no answer in time, and were not counted."""
 
 
 class Evicted(_Answer):

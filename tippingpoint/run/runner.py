@@ -275,7 +275,7 @@ class Runner:
             from tippingpoint.run.lower_loads import LowerLoads
 
             loads = LowerLoads(self._own, self._stages, self._crew, self._room, self._record)
-            coming_back = ComingBack(plan, loads, self._record)
+            coming_back = ComingBack(plan, loads, self._crew, self._record)
             self._heard = coming_back.heard
             await coming_back.play()
 

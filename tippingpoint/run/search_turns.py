@@ -17,8 +17,8 @@ from tippingpoint.run.probe_loads import ProbeLoads, round_of
 from tippingpoint.run.record import Record
 from tippingpoint.run.room import Room
 from tippingpoint.run.share_so_far import ShareSoFar, Stance
+from tippingpoint.run.stage_figures import unanswered_in
 from tippingpoint.run.stages import Stages
-from tippingpoint.run.turn_report import close_figures
 from tippingpoint.run.turns import Turns
 from tippingpoint.rundir.results import load_run
 from tippingpoint.units.conductor import Conductor
@@ -87,7 +87,7 @@ class SearchTurns(Turns):
         """Hold the load until its end or until it is clear, and report what was measured; the load goes on until the
         next turn, which this returns."""
         await self._until_over(turn)
-        unanswered = await close_figures(self._crew)
+        unanswered = await unanswered_in(self._crew)
         silent, digest = await asyncio.to_thread(self._measured, turn.number)
         gone = ""
         if silent:

@@ -297,12 +297,13 @@ class _Worker:
             self._mark("end")
             self._stage = None
 
-    async def settle(self) -> dict[str, list[float]]:
+    async def settle(self, *, count: bool) -> dict[str, list[float]]:
         """Wait for what is in flight, as `stop_load` does, and close the stage's figures; the load goes on.
 
-        Returns what had no answer; see Settling. What a load makes is over when it is up.
+        Returns what had no answer, unless it is to `count`; see Settling. What a load makes is over when it is up.
         """
-        unanswered = await self._load.settle(OWED) if isinstance(self._load, Settling) else {}
+        settling = self._load if isinstance(self._load, Settling) else None
+        unanswered = await settling.settle(OWED, count=count) if settling is not None else {}
         if self._stage is not None:
             self._mark("end")
             self._stage = None
@@ -438,7 +439,7 @@ async def _obey(worker: _Worker, commands: Commands, voice: Voice) -> bool:
                 await worker.stop_load()
                 voice.say(Paused())
             case Settle():
-                voice.say(Settled(unanswered=await worker.settle()))
+                voice.say(Settled(unanswered=await worker.settle(count=command.count)))
             case End():
                 return command.release
             case _:

@@ -199,7 +199,7 @@ class Calls(Generic[Subject]):
             raise
         self.give_up(older_than=0.0)
 
-    async def settle(self, within: float) -> dict[str, list[float]]:
+    async def settle(self, within: float, *, count: bool = False) -> dict[str, list[float]]:
         """Wait for the calls that are in flight now, while others may begin; see workloads.load.Settling."""
         waited = {number: call for number, call in self._calls.items() if call.timed}
         if waited:
@@ -208,7 +208,11 @@ class Calls(Generic[Subject]):
         now = time.monotonic()
         unanswered: dict[str, list[float]] = {}
         for number, call in waited.items():
-            if number in self._calls:
+            if number not in self._calls:
+                continue
+            if count:
+                self.end(call, "timeout", now, "no answer when the load was judged")
+            else:
                 unanswered.setdefault(self.name(call.operation), []).append(now - call.intended)
         return unanswered
 

@@ -166,12 +166,13 @@ class Load(Protocol):
 
 @runtime_checkable
 class Settling(Protocol):
-    """An addition for a load that goes on from one probe of a search to the next."""
+    """An addition for a load that goes on while it is judged."""
 
-    async def settle(self, within: float) -> dict[str, list[float]]:
+    async def settle(self, within: float, *, count: bool = False) -> dict[str, list[float]]:
         """Wait for the operations that are in flight now, while the load goes on.
 
-        Returns, by operation, how many seconds ago those were due that had no answer `within` seconds.
+        Returns, by operation, how many seconds ago those were due that had no answer `within` seconds. With `count`,
+        these count as timed out at their age instead. Their answers count too, if they come later.
         """
         ...
 

@@ -147,6 +147,24 @@ async def test_what_is_in_flight_is_waited_for_while_the_load_goes_on() -> None:
     assert rig.counts() == {"claim.ok": 2, "extend.ok": 1}
 
 
+async def test_what_has_no_answer_when_a_load_is_judged_counts_as_a_timeout() -> None:
+    # given a lease whose claim hangs
+    rig = Rig()
+    rig.load.set_leases({0}, 0.0)
+    await rig.target.calls(claims=1)
+    # when the load is judged while it goes on, and the claim is answered after that
+    told = await rig.load.settle(0.1, count=True)
+    recorded = rig.recorded()
+    rig.target.grant(0)
+    await asyncio.sleep(0)
+    # then it counts as timed out at its age in what is judged, and as answered in what follows
+    assert told == {}
+    assert (recorded["claim.timeout"].total, "claim.ok" in recorded) == (1, False)
+    assert recorded["claim.timeout"].min >= 90_000
+    assert rig.counts() == {"claim.ok": 1}
+    assert rig.load.errors["claim", "timeout", "no answer when the load was judged"] == 1
+
+
 async def test_an_answer_that_is_there_when_time_runs_out_counts_as_an_answer() -> None:
     rig = Rig(timeout=0.02)
     rig.load.set_leases({0}, 0.0)

@@ -351,9 +351,12 @@ class ClaimLoad:
             raise
         self._count_overdue()
 
-    async def settle(self, within: float) -> dict[str, list[float]]:
+    async def settle(self, within: float, *, count: bool = False) -> dict[str, list[float]]:
         """Wait for the operations that are in flight now, while leases go on being renewed; see Settling."""
-        return await self._calls.settle(within)
+        unanswered = await self._calls.settle(within, count=count)
+        if count:
+            self._count_overdue(older_than=within, goes_on=True)
+        return unanswered
 
     def cut(self) -> None:
         """Wait for nothing; see Load."""
@@ -370,14 +373,16 @@ class ClaimLoad:
             said = "its turn to connect had not come" if call.queued else "no answer"
             self._calls.end(call, "timeout", now, f"{said} when the load ended")
 
-    def _count_overdue(self, older_than: float = 0.0) -> None:
-        """Count extensions that waited for a connection as timed out at their age."""
+    def _count_overdue(self, older_than: float = 0.0, *, goes_on: bool = False) -> None:
+        """Count extensions that waited for a connection as timed out at their age; they wait on if the load
+        `goes_on`."""
+        when = "was judged" if goes_on else "ended"
         now = time.monotonic()
         for unit in (unit for units in self._leases.values() for unit in units):
             if unit.overdue is not None and now - unit.overdue > older_than:
-                said = "its connection was not back when the load ended"
+                said = f"its connection was not back when the load {when}"
                 self._calls.count("extend", "timeout", unit.overdue, unit.overdue, now, said)
-                unit.overdue = None
+                unit.overdue = unit.overdue if goes_on else None
 
     # -- leases that are held for a moment -------------------------------------------------------
 
