@@ -6,6 +6,7 @@ import contextlib
 import tempfile
 from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tippingpoint.analysis.search.stage_margins import Second
@@ -23,47 +24,65 @@ _LONGEST = 10**10
 """More milliseconds than any stage has."""
 
 
-def unread(run: SharedRun, turn: Turn, reports: Mapping[str, ProbeReport]) -> str:
-    """Return whose report on a turn is not known; empty if all are."""
-    for unit in turn.sharing(run.units):
-        report = reports.get(unit)
-        if report is None or (report.run, report.turn) != (run.id, turn.number):
-            return f"{unit}: its figures of turn {turn.number} are not known"
-    return ""
+@dataclass(frozen=True)
+class Reported:
+    """What the units of a run said of its last turn, by which that is judged."""
 
+    run: SharedRun
+    words: Mapping[str, UnitWord]
+    reports: Mapping[str, ProbeReport]
+    folder: Path
+    """Files are made below it, and removed."""
 
-@contextlib.contextmanager
-def gathered(
-    run: SharedRun,
-    turn: Turn,
-    words: Mapping[str, UnitWord],
-    reports: Mapping[str, ProbeReport],
-    folder: Path,
-    turns: Sequence[Turn],
-) -> Generator[RunData]:
-    """Gather what the units that share a turn have reported, below `folder`. `turns` are those that they report on."""
-    sharing = turn.sharing(run.units)
-    alone = [each.model_copy(update={"of": len(sharing), "lost": []}) for each in turns]
-    whole = run.model_copy(
-        update={
-            "units": sharing,
-            "missing": {},
-            "probes": [],
-            "found": None,
-            "recovery": None,
-            "turns": alone,
-        }
-    )
-    if turn.ends is not None:  # all units have ended it as agreed: it was not cut
-        whole = whole.model_copy(update={"over": True})
-    digests = {unit: reports[unit].digest for unit in sharing}
-    with tempfile.TemporaryDirectory(prefix="judging-", dir=folder) as out:
-        yield load_run(gather(whole, digests, words, Path(out)))
+    @property
+    def turn(self) -> Turn:
+        """The turn that is judged; IndexError before the first."""
+        return self.run.turns[-1]
 
+    @property
+    def sharing(self) -> list[str]:
+        """The units that share the turn."""
+        return self.turn.sharing(self.run.units)
 
-def digests_of(run: SharedRun, turn: Turn, reports: Mapping[str, ProbeReport]) -> list[Digest]:
-    """Return the digests of the units that share a turn."""
-    return [read_digest(reports[unit].digest) for unit in turn.sharing(run.units)]
+    @property
+    def lost(self) -> str:
+        """Which unit of the turn is missing; empty if none is."""
+        return next((unit for unit in self.sharing if unit in self.run.missing), "")
+
+    @property
+    def unread(self) -> str:
+        """Whose report on the turn is not known; empty if all are."""
+        for unit in self.sharing:
+            report = self.reports.get(unit)
+            if report is None or (report.run, report.turn) != (self.run.id, self.turn.number):
+                return f"{unit}: its figures of turn {self.turn.number} are not known"
+        return ""
+
+    @property
+    def digests(self) -> list[Digest]:
+        """The digests of the units that share the turn."""
+        return [read_digest(self.reports[unit].digest) for unit in self.sharing]
+
+    @contextlib.contextmanager
+    def gathered(self, turns: Sequence[Turn]) -> Generator[RunData]:
+        """Gather what the units that share the turn have reported. `turns` are those that they report on."""
+        sharing = self.sharing
+        alone = [each.model_copy(update={"of": len(sharing), "lost": []}) for each in turns]
+        whole = self.run.model_copy(
+            update={
+                "units": sharing,
+                "missing": {},
+                "probes": [],
+                "found": None,
+                "recovery": None,
+                "turns": alone,
+            }
+        )
+        if self.turn.ends is not None:  # all units have ended it as agreed: it was not cut
+            whole = whole.model_copy(update={"over": True})
+        digests = {unit: self.reports[unit].digest for unit in sharing}
+        with tempfile.TemporaryDirectory(prefix="judging-", dir=self.folder) as out:
+            yield load_run(gather(whole, digests, self.words, Path(out)))
 
 
 def seconds_of(digests: Sequence[Digest], number: int) -> tuple[int, dict[int, Measured]]:

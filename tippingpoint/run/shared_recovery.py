@@ -7,9 +7,7 @@ Each load is a turn like any other, and is judged by what all units measured of 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 from math import ceil, inf
-from pathlib import Path
 
 from tippingpoint.analysis.findings import examine_stage
 from tippingpoint.analysis.recovery.comeback import says_nothing
@@ -19,13 +17,13 @@ from tippingpoint.plan.fields import as_amount
 from tippingpoint.plan.read import SearchPlan
 from tippingpoint.plan.share import probe_part
 from tippingpoint.run.descent import Descent, Following, Showed, Tried, is_none, judged_whole, showed
-from tippingpoint.run.gathered_turn import digests_of, gathered, seconds_of, unread
+from tippingpoint.run.gathered_turn import Reported, seconds_of
 from tippingpoint.run.settling import WINDOW, Settling, hold_of, window_of
 from tippingpoint.rundir.results import RunData
 from tippingpoint.units.digest import Digest
 from tippingpoint.units.recovery_words import REASON, LoadShown, Recovery
-from tippingpoint.units.search_words import NextLoad, ProbeReport
-from tippingpoint.units.shared_run import SharedRun, Turn, UnitWord
+from tippingpoint.units.search_words import NextLoad
+from tippingpoint.units.shared_run import SharedRun, Turn
 
 _WHOLE = 0.99
 """The least share of a load that has to be measured: shares of a rate are rounded."""
@@ -39,41 +37,31 @@ def begin_after_search(run: SharedRun, plan: SearchPlan, following: NextLoad) ->
     return begins.model_copy(update={"probe": following.probe, "end": following.end})
 
 
-def next_lower(
-    run: SharedRun,
-    plan: SearchPlan,
-    words: Mapping[str, UnitWord],
-    reports: Mapping[str, ProbeReport],
-    folder: Path,
-) -> NextLoad:
-    """Return what follows the last turn of a run: its last listed stage, or a load after that.
-
-    Files are made below `folder`, and removed.
-    """
-    turn = run.turns[-1]
-    lost = next((unit for unit in turn.sharing(run.units) if unit in run.missing), "")
-    unknown = f"{lost} is missing: {run.missing[lost]}" if lost else unread(run, turn, reports)
+def next_lower(plan: SearchPlan, told: Reported) -> NextLoad:
+    """Return what follows the last turn of a run: its last listed stage, or a load after that."""
+    run, turn, lost = told.run, told.turn, told.lost
+    unknown = f"{lost} is missing: {run.missing[lost]}" if lost else told.unread
     if run.recovery is None:
         if unknown:
             recovery = Recovery(skipped=unknown[:REASON], over=True)
             return NextLoad(after=turn.number, recovery=recovery)
-        recovery = Recovery(stages=_stages(run, plan, turn, words, reports, folder))
+        recovery = Recovery(stages=_stages(plan, told))
         return _next(run, plan, recovery, turn.number)
     following = _descent(run, plan, run.recovery).ask()
     assert following is not None  # its turn is over
-    shares = [reports[unit] for unit in turn.sharing(run.units) if unit in reports]
+    shares = [told.reports[unit] for unit in told.sharing if unit in told.reports]
     missing = unknown or next((report.missing for report in shares if report.missing), "")
     after: float | None = None
     if missing:
-        told = Showed(None, missing=missing)
+        result = Showed(None, missing=missing)
     elif is_none(plan, following.load):
-        told = Showed(None)
+        result = Showed(None)
     else:
-        with gathered(run, turn, words, reports, folder, [turn]) as whole:
-            told, since = _showed(whole, plan, turn, following, digests_of(run, turn, reports))
+        with told.gathered([turn]) as whole:
+            result, since = _showed(whole, plan, turn, following, told.digests)
         lowered = run.recovery.lowered or turn.begin
-        after = max(0.0, since - lowered) if told.held and following.lowers else None
-    return _next(run, plan, _with(run.recovery, plan, turn, following, told, after), turn.number)
+        after = max(0.0, since - lowered) if result.held and following.lowers else None
+    return _next(run, plan, _with(run.recovery, plan, turn, following, result, after), turn.number)
 
 
 def _with(
@@ -137,20 +125,13 @@ def _descent(run: SharedRun, plan: SearchPlan, recovery: Recovery) -> Descent:
     return descent
 
 
-def _stages(
-    run: SharedRun,
-    plan: SearchPlan,
-    turn: Turn,
-    words: Mapping[str, UnitWord],
-    reports: Mapping[str, ProbeReport],
-    folder: Path,
-) -> list[Tried]:
+def _stages(plan: SearchPlan, told: Reported) -> list[Tried]:
     """Return the listed loads, and whether they held; None for one of which a unit's share was not measured."""
     measured: defaultdict[int, float] = defaultdict(float)
-    for digest in digests_of(run, turn, reports):
+    for digest in told.digests:
         for phase in digest.head.phases:
             measured[phase.stage] += phase.size if phase.phase == "begin" else 0.0
-    with gathered(run, turn, words, reports, folder, run.turns) as whole:
+    with told.gathered(told.run.turns) as whole:
         return [
             (
                 as_amount(stage.size),

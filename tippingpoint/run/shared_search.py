@@ -7,7 +7,7 @@ It keeps nothing: a run's probes are in its SharedRun, so any unit that becomes 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -22,13 +22,13 @@ from tippingpoint.plan.find import Find
 from tippingpoint.plan.read import SearchPlan
 from tippingpoint.plan.share import probe_part
 from tippingpoint.plan.spawn import SpawnPlan
-from tippingpoint.run.gathered_turn import digests_of, gathered, hold_seconds, unread
+from tippingpoint.run.gathered_turn import Reported, hold_seconds
 from tippingpoint.run.probe_loads import each_from_nothing
 from tippingpoint.run.shared_recovery import begin_after_search, next_lower
 from tippingpoint.rundir.histogram import Histogram, highest_values
 from tippingpoint.rundir.probe_events import ProbeEvent
 from tippingpoint.units.search_words import NextLoad, ProbeReport, SearchEnd, finite, shortened
-from tippingpoint.units.shared_run import SharedRun, Turn, UnitWord
+from tippingpoint.units.shared_run import SharedRun, UnitWord
 
 
 def next_load(
@@ -41,24 +41,24 @@ def next_load(
     plan = run.validated()
     if isinstance(plan, CtsPlan) or not (run.shared or run.recovers):
         raise UserError("find", plan.name, "a plan with a search, or with lower loads after its last one")
+    told = Reported(run, words, reports, folder)
     if run.found is not None or plan.find is None:
-        return next_lower(run, plan, words, reports, folder)
-    turn = run.turns[-1] if run.turns else None
+        return next_lower(plan, told)
     searcher = Searcher(aim_of(plan.find))
     for event in run.probes:
         searcher.tell(steering(plan, event))
-    if turn is None:
+    if not run.turns:
         return _after(run, plan, plan.find, searcher, 0, None, fresh=True)
-    lost = [unit for unit in turn.sharing(run.units) if unit in run.missing]
-    if lost:
+    turn = told.turn
+    if told.lost:
         if _stays(plan):
-            why = f"{lost[0]} is missing, and what it made is still part of each load"
+            why = f"{told.lost} is missing, and what it made is still part of each load"
             return NextLoad(after=turn.number, stop=why)
         return _after(run, plan, plan.find, searcher, turn.number, None, fresh=True)
-    if why := unread(run, turn, reports):
+    if why := told.unread:
         return NextLoad(after=turn.number, stop=why)
-    judged = _judged(run, plan, plan.find, turn, words, reports, folder)
-    gone = [reports[unit].gone for unit in turn.sharing(run.units) if reports[unit].gone]
+    judged = _judged(plan, plan.find, told)
+    gone = [reports[unit].gone for unit in told.sharing if reports[unit].gone]
     problem = gone[0] if judged.silent and gone else ""
     assert run.started is not None
     event = judged.event(
@@ -117,33 +117,26 @@ def _stays(plan: SearchPlan) -> bool:
     return not isinstance(plan, ClaimPlan) and not (isinstance(plan, SpawnPlan) and plan.workload.cycle)
 
 
-def _judged(
-    run: SharedRun,
-    plan: SearchPlan,
-    find: Find,
-    turn: Turn,
-    words: Mapping[str, UnitWord],
-    reports: Mapping[str, ProbeReport],
-    folder: Path,
-) -> JudgedProbe:
+def _judged(plan: SearchPlan, find: Find, told: Reported) -> JudgedProbe:
     """Judge the load of all units as if one machine had brought it."""
-    with gathered(run, turn, words, reports, folder, [turn]) as whole:
+    turn = told.turn
+    with told.gathered([turn]) as whole:
         return judge_probe(
             whole,
             plan,
             turn.number,
             plan.thresholds,
             find.also,
-            unanswered=_unanswered(reports, turn.sharing(run.units)),
-            parts=hold_seconds(digests_of(run, turn, reports), turn),
+            unanswered=_unanswered(told),
+            parts=hold_seconds(told.digests, turn),
         )
 
 
-def _unanswered(reports: Mapping[str, ProbeReport], units: Sequence[str]) -> dict[str, list[float]]:
+def _unanswered(told: Reported) -> dict[str, list[float]]:
     """Return the ages in seconds of all calls without an answer, by operation."""
     found: defaultdict[str, list[float]] = defaultdict(list)
-    for unit in units:
-        for operation, text in reports[unit].unanswered.items():
+    for unit in told.sharing:
+        for operation, text in told.reports[unit].unanswered.items():
             slots, counts = Histogram.decode(text).filled()
             found[operation] += np.repeat(highest_values(slots) / 1e6, counts).tolist()
     return found
