@@ -21,6 +21,9 @@ from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run, conduc
 
 T = TypeVar("T")
 
+_HOOKS_EVERY_S = 0.2
+"""At each hook the whole run goes to each agent, and is read by it."""
+
 
 class Agent:
     """One agent, with a state directory of its own; it is ended with the block."""
@@ -183,7 +186,7 @@ class Leader:
             self.hook()
             return found()
 
-        return until(look, within=within)
+        return until(look, within=within, every=_HOOKS_EVERY_S)
 
     def phases(self) -> list[str]:
         """The phase of each unit."""
