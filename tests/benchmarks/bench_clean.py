@@ -69,7 +69,7 @@ def measure(share: Fraction, out: Path) -> list[str]:
         make_theirs(lab, THEIRS)
         others = units_in(lab)
         began = time.monotonic()
-        settings = [f"target.credentials={lab.credentials}", f"target.model={THEIRS}"]
+        settings = [f"target.credentials={lab.credentials}", f"target.model={THEIRS}", "workers=4"]
         settings.append(f"stages=[{{leases: {int(PUBLISHED * share)}, over: 10m, hold: 1s}}]")
         run = start(
             program(
