@@ -11,7 +11,7 @@ start and members there are:
     {"do": "store", "state": "stalled"}              normal, stalled or failing; "slower": times slower
     {"do": "store", "profile": "2.5.0", "scale": 100}
     {"do": "destroy-model", "model": UUID}           gone under its users; "disconnect": true ends their connections
-    {"do": "counts"}                                 connections, sessions, leases, commits waiting
+    {"do": "counts"}                                 connections, sessions, leases, commits waiting, units
 """
 
 from __future__ import annotations
@@ -205,6 +205,11 @@ class Control:
             "leases": self._controller.leases_held(),
             "commits-waiting": self._controller.store.waiting,
             "models": sorted(self._controller.models),
+            "units": sum(
+                len(application.units)
+                for model in self._controller.models.values()
+                for application in model.applications.values()
+            ),
         }
 
 

@@ -11,6 +11,7 @@ Markdown table: how many units there were, and were left by each. CPU-seconds an
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import subprocess
@@ -25,7 +26,7 @@ sys.path.insert(0, str(REPOSITORY))
 
 from lab.juju.simulator import JujuLab  # noqa: E402
 from tests.benchmarks.watched_run import program, used_by  # noqa: E402
-from tests.functional.juju.juju_runs import contents, make_theirs  # noqa: E402
+from tests.functional.juju.juju_runs import make_theirs  # noqa: E402
 from tippingpoint.rundir.results import load_run  # noqa: E402
 
 THEIRS = "theirs"
@@ -37,8 +38,8 @@ COLUMNS = (
 
 
 def units_in(lab: JujuLab) -> int:
-    """How many units are in the model."""
-    return sum(contents(lab)[THEIRS][0].values())
+    """How many units there are on the controller."""
+    return lab.ask({"do": "counts"})["units"]
 
 
 def start(command: list[str]) -> subprocess.Popen[bytes]:
@@ -49,7 +50,8 @@ def start(command: list[str]) -> subprocess.Popen[bytes]:
 
 def kill(process: subprocess.Popen[bytes]) -> None:
     """Kill a command of ours with its workers."""
-    os.killpg(process.pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):  # it has ended
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
