@@ -53,20 +53,20 @@ class Apt:
             "Dir::Cache::pkgcache": "",
             "Dir::Cache::srcpkgcache": "",
         }
-        self._suite = suite
+        self.suite = suite
         self._work = work
         self._options = [part for name, value in settings.items() for part in ("-o", f"{name}={value}")]
 
     def update(self) -> None:
         """Read the suite's lists."""
-        check_room(f"release: {self._suite}", self._work, LISTS)
+        check_room(f"release: {self.suite}", self._work, LISTS)
         self._run("update")
 
     def size_of(self, *packages: str, alone: bool = False) -> int:
         """The bytes to be fetched for packages, with those that they depend on unless `alone`. Checks for room."""
         listed = self._run("--print-uris", *(["download"] if alone else ["--yes", "install"]), *packages)
         size = sum(int(found) for found in re.findall(r"^'\S+' \S+ (\d+)", listed, re.MULTILINE))
-        check_room(f"release: {self._suite}", self._work, _GROWTH * size)
+        check_room(f"release: {self.suite}", self._work, _GROWTH * size)
         return size
 
     def fetch(self, *packages: str) -> list[Path]:

@@ -3,7 +3,7 @@
     find("etcd", "bookworm"), find("etcd", "3.4"), find("etcd", "3.6.16")
 
 A release is kept in .cache/releases under the version that was found, as forky and sid move on. To follow them, delete
-it.
+it. All of them together stay below a limit (see room.py): the one used least recently is removed for another.
 """
 
 from __future__ import annotations
@@ -11,19 +11,17 @@ from __future__ import annotations
 import fcntl
 import re
 import sys
-import tempfile
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.control import LabError
 from lab.releases.apt import Apt, run, unpack
 from lab.releases.known import GO_MODULES, Origin, expected, is_meant, origins
-from lab.releases.modules import build
-from lab.releases.recipes import RECIPES, Recipe
-from lab.releases.room import in_mb
-from lab.releases.roots import compress, make_root
+from lab.releases.modules import BUILT, build
+from lab.releases.recipes import GROWTH, RECIPES, Recipe
+from lab.releases.room import held_directory, hold, in_mb, make_room
+from lab.releases.roots import compress, make_root, packages_of
 
 KEPT = Path(__file__).resolve().parents[2] / ".cache" / "releases"
 Tell = Callable[[str], None]
@@ -59,7 +57,9 @@ def say(line: str) -> None:
 
 
 def find(target: str, asked_for: str, tell: Tell = say) -> Release:
-    """Return a target's release by its suite or version. `tell` is called before anything is fetched.
+    """Return a target's release by its suite or version. `tell` is called before anything is fetched or removed.
+
+    The release stays in the cache until this process ends.
 
     LabError when there is no such release, no room for it, or when it cannot be fetched.
     """
@@ -68,7 +68,9 @@ def find(target: str, asked_for: str, tell: Tell = say) -> Release:
         KEPT.mkdir(parents=True, exist_ok=True)
         with (KEPT / f"{target}-{origin.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # another lab may be fetching it
-            found = _kept(target, origin, asked_for) or _fetch(target, origin, tell)
+            found = _kept(target, origin, asked_for)
+            if found is None or not hold(found.path):
+                found = _fetch(target, origin, tell)
         if asked_for == origin.name or is_meant(asked_for, found.version):
             return found
         problem = LabError(
@@ -99,10 +101,11 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _fetch(target: str, origin: Origin, tell: Tell) -> Release:
-    with _work(target, origin) as work:
+    with held_directory(KEPT, f"{target}.") as work:
         made = work / "made"
         made.mkdir()
         if origin.name == GO_MODULES:
+            make_room(f"release: {target} {origin.version}", KEPT, BUILT, tell)
             tell(f"{target} {origin.version}: building it from Go modules, which fetches some 100 MB")
             (made / "usr" / "bin").mkdir(parents=True)
             build(origin.version, work).rename(made / "usr" / "bin" / target)
@@ -115,6 +118,7 @@ def _fetch(target: str, origin: Origin, tell: Tell) -> Release:
             apt = Apt(origin.name, work)
             apt.update()
             version = _cook(RECIPES[target], apt, work, made, tell)
+        hold(made)
         path = made.rename(KEPT / f"{target}-{version}-{origin.name}")
     return Release(target, version, origin.name, path)
 
@@ -122,25 +126,21 @@ def _fetch(target: str, origin: Origin, tell: Tell) -> Release:
 def _cook(recipe: Recipe, apt: Apt, work: Path, made: Path, tell: Tell) -> str:
     """Unpack what a recipe says into a directory, and return the version."""
     first = recipe.packages[0]
+    size = apt.size_of(*packages_of(recipe), alone=recipe.form == "program")
+    make_room(f"release: {first} of {apt.suite}", KEPT, int(GROWTH[recipe.form] * size), tell)
     if recipe.form == "program":
-        tell(f"{first}: fetching {in_mb(apt.size_of(first, alone=True))} into {KEPT}")
+        tell(f"{first}: fetching {in_mb(size)} into {KEPT}")
         unpack(apt.fetch_alone(first), made)
         return _version_of_etcd(made)
     root = made
     if recipe.form == "image":
         root = work / "root"
         root.mkdir()
-    make_root(apt, recipe, root, tell)
+    tell(f"fetching {in_mb(size)}: {', '.join(recipe.packages)}, and what they depend on")
+    make_root(apt, recipe, root)
     if recipe.form == "image":
         compress(root, made)
     return apt.version_of(first)
-
-
-@contextmanager
-def _work(target: str, origin: Origin) -> Generator[Path]:
-    """A directory beside the releases, so that one moves in one step. It is removed."""
-    with tempfile.TemporaryDirectory(prefix=f"{target}.", dir=KEPT, ignore_cleanup_errors=True) as work:
-        yield Path(work)
 
 
 def _version_of_etcd(root: Path) -> str:

@@ -14,6 +14,8 @@ from lab.releases.room import MB, check_room
 _SERVER = "go.etcd.io/etcd/server/v3"
 _ROOM = 1500 * MB
 """Bytes of modules and of Go's caches while etcd is built. They are removed afterwards."""
+BUILT = 30 * MB
+"""Bytes of the program that is built, at most."""
 _PATCH = re.compile(r"v(\d+)\.(\d+)\.(\d+)")
 
 

@@ -35,3 +35,6 @@ RECIPES = {
     ),
 }
 """By target."""
+GROWTH = {"program": 4, "image": 1.1, "tree": 3}
+"""The bytes that a release takes in the cache for each byte that is fetched, by form. Measured of each were 3.8, 0.8 to
+1.05, and 2.9."""

@@ -6,12 +6,10 @@ It is kept as files, or as one compressed file, which a lab mounts in namespaces
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 from lab.releases.apt import Apt, run, unpack
 from lab.releases.recipes import Recipe
-from lab.releases.room import in_mb
 
 ROOT_IMAGE = "root.squashfs"
 """The root file system within a release's directory."""
@@ -19,12 +17,14 @@ _ESSENTIAL = ("?essential", "mawk")
 _LINKED = ("usr/bin", "usr/sbin", "usr/lib", "usr/lib64")
 
 
-def make_root(apt: Apt, recipe: Recipe, root: Path, tell: Callable[[str], None]) -> None:
+def packages_of(recipe: Recipe) -> tuple[str, ...]:
+    """The packages that are fetched for a recipe: a root file system has those of every Debian, too."""
+    return recipe.packages if recipe.form == "program" else (*_ESSENTIAL, *recipe.packages)
+
+
+def make_root(apt: Apt, recipe: Recipe, root: Path) -> None:
     """Unpack a recipe's packages and those that they depend on into a directory. LabError when that fails."""
-    wanted = (*_ESSENTIAL, *recipe.packages)
-    size = in_mb(apt.size_of(*wanted))
-    tell(f"fetching {size}: {', '.join(recipe.packages)}, and what they depend on")
-    fetched = apt.fetch(*wanted)
+    fetched = apt.fetch(*packages_of(recipe))
     for path in _LINKED:  # first, as the packages of some releases do not expect it
         (root / path).mkdir(parents=True)
         (root / Path(path).name).symlink_to(path)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from lab.control import LabError
 from lab.releases import find as finding
+from lab.releases import room
 from lab.releases.known import origins
-from lab.releases.room import check_room, in_mb
+from lab.releases.room import check_room, held_directory, hold, in_mb, make_room
 
 
 @pytest.mark.parametrize(
@@ -98,3 +102,87 @@ def test_without_room_there_is_one_line(tmp_path: Path, monkeypatch: pytest.Monk
         f"release: bookworm: 30 MB of room in {tmp_path}: expected 220 MB while it is fetched"
     )
     assert in_mb(5_600_000) == "5.6 MB"
+
+
+KB = 1000
+
+
+def fill(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three releases of 400 kB each, the oldest use first, in a cache of 1500 kB."""
+    monkeypatch.setattr(room, "LIMIT", 1500 * KB)
+    for age, name in enumerate(("lxd-5.0.2-bookworm", "etcd-3.4.23-bookworm", "etcd-3.3.25-bullseye")):
+        (cache / name).mkdir()
+        (cache / name / "file").write_bytes(os.urandom(400 * KB))
+        os.utime(cache / name, (1000 - age, 1000 - age))
+
+
+def names(cache: Path) -> set[str]:
+    return {path.name for path in cache.iterdir()}
+
+
+def test_what_fits_into_the_cache_removes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path, monkeypatch)
+    told: list[str] = []
+    make_room("release: etcd 3.6", tmp_path, 250 * KB, told.append)
+    assert len(names(tmp_path)) == 3
+    assert told == []
+
+
+def test_the_releases_used_least_recently_make_room_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a full cache
+    fill(tmp_path, monkeypatch)
+    told: list[str] = []
+    # when another process used the oldest, and has ended
+    asked = (
+        "from pathlib import Path; from lab.releases.room import hold; hold(Path(__import__('sys').argv[1]))"
+    )
+    subprocess.run([sys.executable, "-c", asked, str(tmp_path / "etcd-3.3.25-bullseye")], check=True)
+    make_room("release: etcd 3.6", tmp_path, 700 * KB, told.append)
+    # then the two others go, and one line says so
+    assert names(tmp_path) == {"etcd-3.3.25-bullseye"}
+    assert told == [
+        "removing etcd-3.4.23-bookworm, lxd-5.0.2-bookworm, used least recently: "
+        f"{tmp_path} keeps 1.5 MB of releases"
+    ]
+
+
+def test_a_release_that_a_lab_uses_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # given the oldest release in use
+    fill(tmp_path, monkeypatch)
+    monkeypatch.setattr(finding, "KEPT", tmp_path)
+    assert finding.find("etcd", "3.3", lambda line: None).version == "3.3.25"
+    os.utime(tmp_path / "etcd-3.3.25-bullseye", (1, 1))
+    # when another needs room
+    make_room("release: etcd 3.6", tmp_path, 400 * KB, lambda line: None)
+    # then the next to the oldest goes
+    assert names(tmp_path) == {"etcd-3.3.25-bullseye", "etcd-bullseye.lock", "lxd-5.0.2-bookworm"}
+
+
+def test_when_labs_use_all_of_the_cache_there_is_one_line_and_nothing_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path, monkeypatch)
+    for release in tmp_path.iterdir():
+        if release.name.startswith("etcd"):
+            assert hold(release)
+    with pytest.raises(LabError) as refusal:
+        make_room("release: etcd 3.6", tmp_path, 1000 * KB, lambda line: None)
+    line = str(refusal.value)
+    assert line.startswith("release: etcd 3.6: 1.0 MB more would be 0.3 MB beyond the limit of ")
+    assert line.endswith(": expected 1.5 MB with the releases that labs use now")
+    assert "\n" not in line
+    assert len(names(tmp_path)) == 3
+
+
+def test_what_a_killed_fetch_left_is_removed_and_a_fetch_under_way_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path, monkeypatch)
+    (tmp_path / "etcd.left").mkdir()
+    with held_directory(tmp_path, "lxd.") as work:
+        make_room("release: etcd 3.6", tmp_path, 0, lambda line: None)
+        assert work.is_dir()
+        assert not (tmp_path / "etcd.left").exists()
+    assert not work.exists()
