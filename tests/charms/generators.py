@@ -288,13 +288,14 @@ def etcd_secret() -> testing.Secret:
     return secret(endpoints="http://192.0.2.7:2379")
 
 
-def lxd_token() -> str:
-    """A trust token as `lxc config trust add` prints it."""
+def lxd_token(**more: str) -> str:
+    """A trust token as `lxc config trust add` prints it, or with `expires_at`, as Incus does."""
     fields = {
         "client_name": "us",
         "fingerprint": "0" * 64,
         "addresses": ["192.0.2.1:8443"],
         "secret": "s" * 64,
+        **more,
     }
     return base64.b64encode(json.dumps(fields).encode()).decode()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from pathlib import Path
@@ -181,6 +182,15 @@ class TestStart:
                 overrides="target.image=/etc/shadow",
             )
             assert said == "target.image: /etc/shadow: expected tiny, or an image on the server: no file"
+
+    def test_an_incus_is_loaded_by_its_token_as_an_lxd_is(self, spawner: Unit) -> None:
+        """Given the token of an Incus, when a plan for LXD is started, then the agent is told of that server."""
+        with ScriptedAgent(spawner).at_its_socket() as agent:
+            before = state_of(spawner, access=secret(token=lxd_token(expires_at="0001-01-01T00:00:00Z")))
+            assert spawner.act("start", before, plan="lxd-cluster-small")["units"] == "1"
+            token = spawner.state / "credentials/lxd.token"
+            assert agent.orders["target"] == {"kind": "lxd", "token": str(token)}
+            assert json.loads(base64.b64decode(token.read_text()))["addresses"] == ["192.0.2.1:8443"]
 
     def test_more_groups_than_projects_to_fill(self, spawner: Unit) -> None:
         with ScriptedAgent(spawner).at_its_socket():
