@@ -34,6 +34,15 @@ def etcd(release: tuple[str, str], open_labs: list[EtcdLab]) -> Iterator[EtcdLab
         open_labs.remove(lab)
 
 
+@pytest.fixture(scope="module")
+def secure(release: tuple[str, str], open_labs: list[EtcdLab]) -> Iterator[EtcdLab]:
+    """One member that wants a client certificate and a login. 3.5.30 refuses its status to a user then."""
+    with EtcdLab(members=1, tls=True, auth=True, release=release[0]) as lab:
+        open_labs.append(lab)
+        yield lab
+        open_labs.remove(lab)
+
+
 @pytest.fixture
 def api(release: tuple[str, str]) -> str:
     return release[1]
@@ -48,8 +57,11 @@ class TestContract:
     test_losses = staticmethod(contract.test_a_lease_taken_away_is_lost)
     test_releases = staticmethod(contract.test_a_release_calls_every_unit_that_waits_once)
     test_early_releases = staticmethod(contract.test_a_release_before_the_watch_is_not_missed)
+    test_waiting = staticmethod(contract.test_a_unit_that_was_never_denied_waits_too)
     test_expiry = staticmethod(contract.test_an_expiry_is_a_release)
     test_drop = staticmethod(contract.test_drop_releases_nothing_and_connects_afresh)
+    test_close = staticmethod(contract.test_after_close_nothing_is_left_hanging)
+    test_login = staticmethod(contract.test_with_a_certificate_and_a_login_everything_works)
     test_clean = staticmethod(contract.test_clean_removes_a_runs_keys_and_leases_and_no_others)
 
 
