@@ -373,12 +373,12 @@ class Agent:
             self._enter(self._state.part.model_copy(update={"phase": phase, "turn": turn}))
 
     def _reported(self, report: ProbeReport) -> None:
-        """Note what the part has measured of a shared search's turn."""
+        """Note what the part has measured of a turn that the leader judges."""
         if self._state.part is not None:
             self._enter(self._state.part.model_copy(update={"report": report}))
 
     def _clear(self, shown: ClearHold) -> None:
-        """Note what the part's share of a shared search's turn shows before its hold is over."""
+        """Note what the part's share of a turn that the leader judges shows before its hold is over."""
         if self._state.part is not None:
             self._enter(self._state.part.model_copy(update={"clear": shown}))
 

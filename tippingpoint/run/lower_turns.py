@@ -1,21 +1,30 @@
-"""A unit's turns after the last load of a run by many units (`after: recover`): its share of each lower load."""
+"""A unit's turns after the last load of a run by many units (`after: recover`): its share of each lower load.
+
+A unit says when thresholds hold again on its own share. Once all units have said so, the leader names an earlier end,
+and judges by what all of them measured until then.
+"""
 
 from __future__ import annotations
 
 import asyncio
 
+from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.read import SearchPlan
+from tippingpoint.plan.share import threshold_part
 from tippingpoint.run.crew import Crew
-from tippingpoint.run.descent import is_none
+from tippingpoint.run.descent import is_none, judged_whole
 from tippingpoint.run.lower_loads import LowerLoads
+from tippingpoint.run.messages import Tick
+from tippingpoint.run.named_end import hold_to_named_end
 from tippingpoint.run.own_part import OwnPart
 from tippingpoint.run.record import Record
+from tippingpoint.run.settling import Settling, window_of
 from tippingpoint.run.stage_figures import close_figures
 from tippingpoint.run.stages import Stages
 from tippingpoint.units.conductor import Conductor
 from tippingpoint.units.digest import make_digest
-from tippingpoint.units.search_words import DIGEST, ProbeReport
-from tippingpoint.units.shared_run import Turn
+from tippingpoint.units.search_words import DIGEST, HOLDS, ClearHold, ProbeReport
+from tippingpoint.units.shared_run import Turn, may_end_early
 
 
 class LowerTurns:
@@ -42,6 +51,13 @@ class LowerTurns:
         """Why our share of the present load is not there; empty if it is."""
         self._begun = False
         """Whether the present load has a stage in the journals."""
+        self._settling: Settling | None = None
+        """Watches our share of the present load; None if there is none, or if the whole of it is judged."""
+
+    def heard(self, tick: Tick) -> None:
+        """Take a worker's tick."""
+        if self._settling is not None:
+            self._settling.heard(tick)
 
     async def prepare(self, turn: Turn) -> None:
         """Prepare our share of a turn, whether or not there is room for it."""
@@ -66,6 +82,7 @@ class LowerTurns:
             await self._loads.pause()
         elif not self._missing:
             self._begun = True
+            self._settling = self._watch(load)
             self._missing = await self._loads.bring_up(turn.number, load)
 
     async def hold(self, turn: Turn, seconds: float) -> None:
@@ -75,8 +92,40 @@ class LowerTurns:
             self._conductor.held(ProbeReport(turn=turn.number, digest="", missing=self._missing[:1000]))
             return
         self._stages.begin_hold(seconds)
-        await self._stages.hold_to_the_end()
+        await self._until_settled(turn)
+        self._settling = None
+        await hold_to_named_end(turn, self._conductor, self._stages, self._crew)
         await self._report(turn, turn.number)
+
+    def _watch(self, load: float) -> Settling | None:
+        """Return what watches our share of a load that is about to be brought up."""
+        size, plan = self._own.probe(load)[1], self._plan
+        if judged_whole(plan) or not size:
+            return None
+        of_load = size / plan.load_at(load)
+        settling = Settling(
+            [threshold_part(threshold, of_load) for threshold in plan.thresholds], window_of(plan)
+        )
+        if isinstance(plan, ClaimPlan):
+            settling.begin(self._record.now())
+        return settling
+
+    async def _until_settled(self, turn: Turn) -> None:
+        """Report that thresholds hold again on our share, while there is time for an earlier end of the hold.
+
+        A unit without a share of this load has nothing against an earlier end.
+        """
+        settling, load = self._settling, turn.load or 0.0
+        if not load or judged_whole(self._plan) or not may_end_early(turn.of, self._stages.hold_left):
+            return
+        if settling is not None:
+            # Where things are removed, nothing counts before all units hold the lower load.
+            if not isinstance(self._plan, ClaimPlan):
+                settling.begin(self._record.now())
+            await self._crew.wait_for(settling.settled, self._stages.hold_left)
+            if not settling.settled.is_set():
+                return
+        self._conductor.clear(ClearHold(turn=turn.number, shows=HOLDS))
 
     async def report_stages(self, turn: Turn) -> None:
         """Report on all stages, the last of which is this turn's."""

@@ -312,6 +312,7 @@ class Runner:
             turns = Turns(
                 self._conductor, self._own, self._stages, self._crew, self._room, self._record, lower
             )
+            self._heard = turns.heard
             await turns.play()
             return
         self._faults.start(stage=None)

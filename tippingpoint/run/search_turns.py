@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 
 from tippingpoint.plan.find import Find
@@ -12,6 +11,7 @@ from tippingpoint.run.crew import Crew
 from tippingpoint.run.hold_so_far import HoldSoFar
 from tippingpoint.run.lower_turns import LowerTurns
 from tippingpoint.run.messages import Tick
+from tippingpoint.run.named_end import hold_to_named_end
 from tippingpoint.run.own_part import OwnPart
 from tippingpoint.run.probe_loads import ProbeLoads, round_of
 from tippingpoint.run.record import Record
@@ -56,6 +56,7 @@ class SearchTurns(Turns):
 
     def heard(self, tick: Tick) -> None:
         """Take a worker's tick."""
+        super().heard(tick)
         if self._so_far is not None:
             self._so_far.add(tick)
 
@@ -107,11 +108,7 @@ class SearchTurns(Turns):
         """Hold the load until its end, or until the earlier moment that the leader names once all shares are clear."""
         await self._until_clear(turn)
         self._so_far = None
-        while self._stages.hold_left > 0:
-            ends = self._conductor.ends(turn)
-            if ends is not None:
-                self._stages.end_hold(min(self._stages.hold_left, ends - time.time()))
-            await self._crew.wait(min(self._stages.hold_left, _LOOK_EVERY))
+        await hold_to_named_end(turn, self._conductor, self._stages, self._crew)
 
     async def _until_clear(self, turn: Turn) -> None:
         """Report when our share of the load is clear, while there is time for an earlier end of the hold."""

@@ -25,6 +25,8 @@ from tippingpoint.units.recovery_words import REASON, LoadShown, Recovery
 from tippingpoint.units.search_words import NextLoad
 from tippingpoint.units.shared_run import SharedRun, Turn
 
+_NOT_TOGETHER = "thresholds held on each unit for a while, but not on all of them at once"
+"""Why a load whose hold ended early may say nothing."""
 _WHOLE = 0.99
 """The least share of a load that has to be measured: shares of a rate are rounded."""
 
@@ -157,6 +159,8 @@ def _showed(
     if judged_whole(plan):
         return Showed(told.held is True, told.nothing), turn.begin
     since = _held_since(plan, turn, digests, whole_hold=told.held is True)
+    if since == inf and turn.ends is not None:
+        return Showed(None, _NOT_TOGETHER), since
     return Showed(since < inf, "" if since < inf else says_nothing(found)), since
 
 

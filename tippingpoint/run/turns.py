@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tippingpoint.errors import UserError
 from tippingpoint.run.crew import Crew
 from tippingpoint.run.interruption import EndedEarly
+from tippingpoint.run.messages import Tick
 from tippingpoint.run.own_part import OwnPart
 from tippingpoint.run.record import Record
 from tippingpoint.run.room import Room
@@ -48,6 +49,11 @@ class Turns:
         self._room = room
         self._record = record
         self._lower = lower
+
+    def heard(self, tick: Tick) -> None:
+        """Take a worker's tick."""
+        if self._lower is not None:
+            self._lower.heard(tick)
 
     async def play(self) -> None:
         """Bring up and hold our share of each turn when the conductor says so, until there are no more turns."""

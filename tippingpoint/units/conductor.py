@@ -15,7 +15,7 @@ Say = Callable[[Literal["ready", "up"], int], None]
 Tell = Callable[[ProbeReport], None]
 """Called with what the unit measured of a turn that the leader judges."""
 TellClear = Callable[[ClearHold], None]
-"""Called with what the unit's share of a search's turn shows before its hold is over."""
+"""Called with what the unit's share of a turn that the leader judges shows before its hold is over."""
 _LOOK_AGAIN = 1.0
 """Seconds until the clock is read again, as it may have been set meanwhile."""
 
@@ -59,12 +59,12 @@ class Conductor(Protocol):
         ...
 
     def clear(self, shown: ClearHold) -> None:
-        """Report what our share of a search's turn shows before its hold is over."""
+        """Report what our share of a turn that the leader judges shows before its hold is over."""
         ...
 
     def ends(self, turn: Turn) -> float | None:
-        """Return when the hold of a search's turn ends early for all units; None if it does not, as far as is
-        known."""
+        """Return when the hold of a turn that the leader judges ends early for all units; None if it does not, as far
+        as is known."""
         ...
 
     def held(self, report: ProbeReport) -> None:

@@ -69,7 +69,7 @@ class Turn(BaseModel):
     lasts: Seconds
     """Seconds of its hold, unless it ends before."""
     ends: Moment | None = None
-    """In a search, when its hold ends early, as all units say that what it shows is clear; None if it does not."""
+    """In a search or a recovery, when its hold ends early, as all units say the same of it; None if it does not."""
     storms: Number = 0
     """How many of the plan's storms in this stage have begun, this one included."""
     load: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None = None
@@ -253,7 +253,7 @@ class UnitWord(BaseModel):
     again: Number = 0
     """In a shared search, the number of the turn in which its agent was restarted, and its part begun anew."""
     clear: ClearHold | None = None
-    """In a shared search, what its share of a load showed before the hold was over, once that was clear."""
+    """In a shared search or a recovery, what its share of a load showed before the hold was over, once it was clear."""
 
 
 def read_shared(text: str | None) -> SharedRun | None:
@@ -484,9 +484,13 @@ def _clear_probe(run: SharedRun, said: Mapping[str, UnitWord], now: float) -> Sh
     What all shares show, the whole load shows: its percentiles and its shares of failures lie between those of the
     units, and a throughput is their sum. A load that does not hold is only called clear if at least one unit is wrong
     about its own share, so a look is wrong no more often than on one machine.
+
+    A lower load ends early once thresholds have held again on each unit.
     """
     turn = run.turns[-1] if run.turns else None
     if turn is None or turn.hold is None or turn.ends is not None or now < turn.hold:
+        return run
+    if turn.kind == "recover" and not _ends_once_settled(run, turn):
         return run
     shown = {
         said[unit].clear if unit in said and unit not in run.missing else None
@@ -498,6 +502,18 @@ def _clear_probe(run: SharedRun, said: Mapping[str, UnitWord], now: float) -> Sh
         return run
     sooner = turn.model_copy(update={"ends": now + lead(len(run.units))})
     return run.model_copy(update={"turns": [*run.turns[:-1], sooner]})
+
+
+def _ends_once_settled(run: SharedRun, turn: Turn) -> bool:
+    """Return whether a turn's hold may end once thresholds hold again on each unit.
+
+    It is so for a lower load that is tried for the first time. A load that is to break the target again needs its whole
+    hold, and so does one that ended early and said nothing.
+    """
+    if run.recovery is None or run.recovery.broken is None:
+        return False
+    last = run.recovery.loads[-1] if run.recovery.loads else None
+    return last is None or not last.lowers or last.load != turn.load
 
 
 def _is_up(run: SharedRun, said: Mapping[str, UnitWord]) -> bool:

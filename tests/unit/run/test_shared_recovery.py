@@ -125,6 +125,22 @@ def test_thresholds_hold_again_only_if_they_do_for_all_units_together(tmp_path: 
     assert found.recovery.lowered == turn(3).begin
 
 
+def test_a_step_that_ended_early_and_did_not_hold_on_all_units_at_once_comes_again(tmp_path: Path) -> None:
+    # given an early end, and a unit whose share was answered late all the time
+    slow = stages(MadeStage(450, kind="recover", extend_ms=800))
+    told = reports(tmp_path, [stages(MadeStage(450, kind="recover")), slow], 3)
+    lower = turn(3, 900)
+    assert lower.hold is not None
+    ended = turn(3, 900, ends=lower.hold + 8.0, lasts=20.0)
+    found = following(a_run(turn(2), ended, recovery=lowering()), told, tmp_path)
+    # then that step says nothing, and the same load follows
+    assert (found.load, found.fresh) == (900, False)
+    assert found.recovery is not None
+    (shown,) = found.recovery.loads
+    assert (shown.held, shown.after, shown.seconds) == (None, None, 10)
+    assert shown.nothing == "thresholds held on each unit for a while, but not on all of them at once"
+
+
 @pytest.mark.parametrize("lost", [True, False])
 def test_a_unit_that_is_lost_or_cannot_lower_its_share_ends_it_with_the_reason(
     tmp_path: Path, lost: bool

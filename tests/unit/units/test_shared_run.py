@@ -371,6 +371,36 @@ def test_after_the_last_stage_the_leader_waits_for_what_all_units_measured_of_it
     assert to_judge(troupe.run, troupe.words) == 3
 
 
+def test_a_lower_load_ends_early_once_thresholds_hold_again_on_each_unit() -> None:
+    # given two units at a lower load, when the second one says what the first one says of it
+    troupe = lowered()
+    hold = troupe.run.turns[-1].hold
+    assert hold is not None
+    troupe.now = hold + 6
+    troupe.say(0, "up", 3, clear=clear("held", 3))
+    assert troupe.conduct().turns[-1].ends is None
+    troupe.say(1, "up", 3, clear=clear("held", 3))
+    # then one earlier end is named for both
+    assert troupe.conduct().turns[-1].ends == troupe.now + lead(2) < hold + 40
+
+
+@pytest.mark.parametrize("reason", ["is to break the target again", "said nothing when it ended early"])
+def test_a_load_after_the_last_stage_is_held_to_its_end_if_it(reason: str) -> None:
+    troupe = lowered()
+    if reason == "is to break the target again":
+        recovery = Recovery(stages=[(1000, True), (2000, None)])
+    else:
+        tried = LoadShown(stage=3, load=1800, lowers=True, held=None, seconds=20, nothing="not all at once")
+        recovery = LOWERED.model_copy(update={"loads": [tried]})
+    troupe.run = troupe.run.model_copy(update={"recovery": recovery})
+    hold = troupe.run.turns[-1].hold
+    assert hold is not None
+    troupe.now = hold + 6
+    for unit in range(2):
+        troupe.say(unit, "up", 3, clear=clear("held", 3))
+    assert troupe.conduct().turns[-1].ends is None
+
+
 def test_a_run_ends_once_its_recovery_is_over() -> None:
     troupe = lowered()
     for unit in range(2):
