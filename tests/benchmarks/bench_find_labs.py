@@ -11,6 +11,11 @@ is where the 99th percentile of that is the threshold: rho = 1 + threshold / (0.
 when a hold begins makes the limit smaller, but not smaller than at rho = 1. Both are shown: `holds limit` counts
 the intervals that have the first within them, `holds capacity` those that have the second.
 
+The row `etcd`, which needs root, has real etcd members instead, each with a quota of CPU that is drawn. Their load is
+renewals a second by LEASES leases. Nobody knows what an extend costs there, so the truth is measured on each lab before
+its search: rates grow by a half, and then by 7 % from the last one that met the threshold on. `capacity` is the last of
+these that met it, and `limit` is where a line through the 99th percentiles around it meets the threshold.
+
 The same seed makes the same labs: whoever runs it again an hour later sees whether the intervals agree.
 
 A search stands by its answer if it names a limit, ended as it was asked to, and says nothing against it: no drift, no
@@ -29,8 +34,8 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from math import exp, log
+from dataclasses import dataclass, replace
+from math import exp, inf, log
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +45,21 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 if str(REPOSITORY) not in sys.path:
     sys.path.insert(0, str(REPOSITORY))
 
+from lab.control import LabError  # noqa: E402
+from lab.etcd.cluster import EtcdLab  # noqa: E402
 from lab.juju.simulator import JujuLab  # noqa: E402
 from lab.juju.store import PROFILES, Profile  # noqa: E402
 from tippingpoint.analysis.analyse import analyse  # noqa: E402
 from tippingpoint.analysis.search.found import Found  # noqa: E402
-from tippingpoint.rundir.results import load_run  # noqa: E402
+from tippingpoint.analysis.search.stage_margins import judged  # noqa: E402
+from tippingpoint.analysis.verdict import stage_checks  # noqa: E402
+from tippingpoint.plan.read import validate_plan  # noqa: E402
+from tippingpoint.rundir.results import RunData, load_run  # noqa: E402
 
 RENEW, HOLD, THRESHOLD = 2.0, 8.0, 0.5
 """Seconds: between two extensions of a lease, of the longest hold, and of the limit of the 99th percentile."""
+ETCD, LEASES, LOWEST = "etcd", 100, 50.0
+"""The row of real etcd members, how many leases they have, and the first rate that is tried."""
 FEWEST, MOST = 80.0, 220.0
 """Between these numbers of leases the capacity is drawn."""
 PLAN: dict[str, Any] = {
@@ -122,24 +134,34 @@ def drawn_scale(row: str, draw: random.Random) -> float:
     return leases_at(PROFILES[row], 1.0, 1.0) / exp(draw.uniform(log(FEWEST), log(MOST)))
 
 
-def search(lab: JujuLab, row: str, truth: Planted) -> Searched:
-    """Search a lab by the program, as a user does."""
+def run(lab: JujuLab | EtcdLab, plan: dict[str, Any], directory: str) -> tuple[RunData | None, str]:
+    """Run a plan on a lab by the program, as a user does; returns the run, if there is one, and what was printed."""
+    written = Path(directory) / "plan.yaml"
+    written.write_text(yaml.safe_dump(plan))
+    settings = [part for setting in lab.settings() for part in ("--set", setting)]
+    done = subprocess.run(
+        [sys.executable, "-m", "tippingpoint", "run", written, *settings, "--out", f"{directory}/runs"],
+        env={**os.environ, **(lab.environment if isinstance(lab, JujuLab) else {})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    runs = list(Path(directory, "runs").glob("*"))
+    return (load_run(runs[0]) if runs else None), done.stderr.strip()
+
+
+def search(lab: JujuLab | EtcdLab, row: str, truth: Planted) -> Searched:
+    """Search a lab."""
     begun = time.monotonic()
+    plan = PLAN
+    if isinstance(lab, EtcdLab):
+        find = {**PLAN["find"], "load": "renewals", "leases": LEASES, "start": LOWEST}
+        plan = {**PLAN, "target": {"kind": "etcd"}, "find": find}
     with tempfile.TemporaryDirectory() as directory:
-        plan = Path(directory) / "plan.yaml"
-        plan.write_text(yaml.safe_dump(PLAN))
-        settings = [part for setting in lab.settings() for part in ("--set", setting)]
-        done = subprocess.run(
-            [sys.executable, "-m", "tippingpoint", "run", plan, *settings, "--out", f"{directory}/runs"],
-            env={**os.environ, **lab.environment},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        runs = list(Path(directory, "runs").glob("*"))
-        found = analyse(load_run(runs[0])).found if runs else None
+        searched_run, printed = run(lab, plan, directory)
+        found = analyse(searched_run).found if searched_run is not None else None
     searched = Searched(row, truth, found, time.monotonic() - begun)
-    said = found.sentence if found is not None else done.stderr.strip() or "nothing"
+    said = found.sentence if found is not None else printed or "nothing"
     print(
         f"  {time.strftime('%H:%M:%S')} {row}, planted {truth.capacity:.0f} to {truth.limit:.0f}: {said}",
         flush=True,
@@ -147,8 +169,53 @@ def search(lab: JujuLab, row: str, truth: Planted) -> Searched:
     return searched
 
 
+def percentiles(lab: EtcdLab, rates: Sequence[float]) -> list[float]:
+    """Return the seconds of the 99th percentile of extends at each of these rates, one after the other."""
+    stages = [
+        {"leases": LEASES, "renewals": rate, "over": PLAN["find"]["over"], "hold": f"{HOLD}s"}
+        for rate in (rates[0], *rates)  # the first one has the claims
+    ]
+    listed = {**PLAN, "target": {"kind": "etcd"}, "stages": stages}
+    del listed["find"]
+    plan = validate_plan(listed)
+    with tempfile.TemporaryDirectory() as directory:
+        measured, printed = run(lab, listed, directory)
+        if measured is None or len(measured.stages) < len(stages):
+            raise LabError(f"etcd: {printed}", "a member that is loaded")
+        held = [judged(replace(stage, kind="find"), plan=plan) for stage in measured.stages[1:]]
+    p99 = [check for stage in held for check in stage_checks(stage, plan.thresholds) if check.limit == "p99"]
+    return [inf if check.observed is None else check.observed / 1e6 for check in p99]
+
+
+def last_met(lab: EtcdLab, rates: Sequence[float]) -> Planted:
+    """Return the last rate that met the threshold, and where a line through it and the next one meets it."""
+    found = percentiles(lab, rates)
+    last = max((at for at, seconds in enumerate(found) if seconds <= THRESHOLD), default=len(found))
+    if last + 1 >= len(found):
+        raise LabError(f"etcd: {found} at {rates}", "a limit among these rates")
+    low, high = found[last], found[last + 1]
+    between = (THRESHOLD - low) / (high - low)
+    return Planted(rates[last], rates[last] + between * (rates[last + 1] - rates[last]))
+
+
+def measured_limit(lab: EtcdLab) -> Planted:
+    """Return the limit of an etcd."""
+    around = last_met(lab, [LOWEST * 1.5**step for step in range(9)]).capacity
+    return last_met(lab, [round(around * 1.07**step, 1) for step in range(-1, 8)])
+
+
+def search_etcd(seed: str) -> Searched:
+    """Make an etcd with a quota that is drawn, measure its limit, and search it."""
+    quota = exp(random.Random(f"{ETCD} {seed}").uniform(log(0.02), log(0.04)))
+    with EtcdLab(1, cpu=quota) as lab:
+        truth = measured_limit(lab)
+        return search(lab, ETCD, truth)
+
+
 def search_lab(row: str, seed: str) -> Searched:
     """Make a lab, and search it."""
+    if row == ETCD:
+        return search_etcd(seed)
     scale = drawn_scale(row, random.Random(f"{row} {seed}"))
     with JujuLab(profile=row, scale=scale) as lab:
         return search(lab, row, planted(PROFILES[row], scale))
