@@ -13,8 +13,8 @@ the intervals that have the first within them, `holds capacity` those that have 
 
 The row `etcd`, which needs root, has real etcd members instead, each with a quota of CPU that is drawn. Their load is
 renewals a second by LEASES leases. Nobody knows what an extend costs there, so the truth is measured on each lab before
-its search: rates grow by a half, and then by 7 % from the last one that met the threshold on. `capacity` is the last of
-these that met it, and `limit` is where a line through the 99th percentiles around it meets the threshold.
+its search, and once more after it: rates grow by a half, and then by 7 % from the last one that met the threshold on. A
+line through the 99th percentiles around the threshold meets it at the limit. `capacity` is the smaller of both limits.
 
 The same seed makes the same labs: whoever runs it again an hour later sees whether the intervals agree.
 
@@ -187,29 +187,34 @@ def percentiles(lab: EtcdLab, rates: Sequence[float]) -> list[float]:
     return [inf if check.observed is None else check.observed / 1e6 for check in p99]
 
 
-def last_met(lab: EtcdLab, rates: Sequence[float]) -> Planted:
-    """Return the last rate that met the threshold, and where a line through it and the next one meets it."""
-    found = percentiles(lab, rates)
+def last_met(rates: Sequence[float], found: Sequence[float]) -> int:
+    """Return the place of the last of these rates that met the threshold; LabError if that says no limit."""
     last = max((at for at, seconds in enumerate(found) if seconds <= THRESHOLD), default=len(found))
     if last + 1 >= len(found):
         raise LabError(f"etcd: {found} at {rates}", "a limit among these rates")
-    low, high = found[last], found[last + 1]
-    between = (THRESHOLD - low) / (high - low)
-    return Planted(rates[last], rates[last] + between * (rates[last + 1] - rates[last]))
+    return last
 
 
-def measured_limit(lab: EtcdLab) -> Planted:
-    """Return the limit of an etcd."""
-    around = last_met(lab, [LOWEST * 1.5**step for step in range(9)]).capacity
-    return last_met(lab, [round(around * 1.07**step, 1) for step in range(-1, 8)])
+def limit_among(lab: EtcdLab, rates: Sequence[float]) -> float:
+    """Return where a line through the last rate that met the threshold and the next one meets it."""
+    found = percentiles(lab, rates)
+    last = last_met(rates, found)
+    between = (THRESHOLD - found[last]) / (found[last + 1] - found[last])
+    return rates[last] + between * (rates[last + 1] - rates[last])
 
 
 def search_etcd(seed: str) -> Searched:
-    """Make an etcd with a quota that is drawn, measure its limit, and search it."""
+    """Make an etcd with a quota that is drawn, and search it between two measurements of its limit."""
     quota = exp(random.Random(f"{ETCD} {seed}").uniform(log(0.02), log(0.04)))
     with EtcdLab(1, cpu=quota) as lab:
-        truth = measured_limit(lab)
-        return search(lab, ETCD, truth)
+        far = [LOWEST * 1.5**step for step in range(9)]
+        around = far[last_met(far, percentiles(lab, far))]
+        rates = [round(around * 1.07**step, 1) for step in range(-1, 8)]
+        before = limit_among(lab, rates)
+        searched = search(lab, ETCD, Planted(before, before))
+        after = limit_among(lab, rates)
+    print(f"  {ETCD}: the limit was {before:.0f} before that search, and {after:.0f} after it", flush=True)
+    return replace(searched, planted=Planted(min(before, after), max(before, after)))
 
 
 def search_lab(row: str, seed: str) -> Searched:
