@@ -29,7 +29,8 @@ from lab.exporters import MACHINE, OPENSTACK, Exporters
 from lab.openstack.configuration import write_compute, write_configuration
 from lab.openstack.database import COUNTED, Database
 from lab.openstack.fleet import Fleet, Forked
-from lab.openstack.places import REGION, Site, check_programs, write_private
+from lab.openstack.places import REGION, Site, write_private
+from lab.openstack.programs import Programs, programs_of
 from lab.openstack.rest import Rest
 from lab.openstack.services import LATE, brief_keystone, delay_file, memcached, services
 from lab.openstack.tenancy import (
@@ -45,6 +46,8 @@ from lab.patience import PATIENCE_S
 from lab.ports import free_ports
 from lab.program import serve, vanishing_directory
 from lab.rabbitmq import RabbitLab
+from lab.releases.find import find
+from lab.releases.usr import check_usr
 from lab.service import Service, Starter
 from tippingpoint.monitoring.scrape.jobs import Found, static_targets
 
@@ -58,18 +61,27 @@ class OpenstackLab:
     (`tippingpoint`), its application credential (`tippingpoint-app`) and the administrator (`admin`). `names` are the
     members for faults; `socket` is the control socket (see control.py, and `slow` and `count` here). With two brokers
     the first has Nova's messages, and the second Neutron's. `rabbitmq` is a release of the brokers, a suite or version;
-    None is this machine's. With `tls` all endpoints are https, with a certificate of the authority `ca`.
+    None is this machine's. `release` is one of OpenStack itself: a suite, or a version of Nova. With `tls` all endpoints
+    are https, with a certificate of the authority `ca`.
     """
 
     image, flavor, network, region = IMAGE, FLAVOR, NETWORK, REGION
 
     def __init__(
-        self, computes: int = 4, brokers: int = 1, tls: bool = False, rabbitmq: str | None = None
+        self,
+        computes: int = 4,
+        brokers: int = 1,
+        tls: bool = False,
+        rabbitmq: str | None = None,
+        release: str | None = None,
     ) -> None:
         if computes < 1:
             raise LabError(f"computes: {computes}", "at least 1")
         if brokers not in (1, 2):
             raise LabError(f"brokers: {brokers}", "1 or 2")
+        if release is not None:
+            check_usr()
+        self.release = find("openstack", release) if release is not None else None
         self.hosts = [f"compute-{number}" for number in range(1, computes + 1)]
         """The computes' names in Nova (hosts and hypervisors) and in Neutron (hosts of agents)."""
         self._brokers = {f"broker-{number}": RabbitLab(rabbitmq) for number in range(1, brokers + 1)}
@@ -79,7 +91,8 @@ class OpenstackLab:
         self._cleanup = ExitStack()
 
     def __enter__(self) -> OpenstackLab:
-        check_programs()
+        if self.release is None:
+            Programs().check()
         with ExitStack() as cleanup:
             self.directory = vanishing_directory(cleanup)
             self.socket = self.directory / "lab.sock"
@@ -241,7 +254,8 @@ class OpenstackLab:
         (first, *_), (*_, last) = brokers.values(), brokers.values()
         urls = {"nova": first.url("nova"), "neutron": last.url("neutron")}
         certificates = make_certificates(self.directory, "lab") if self._tls else None
-        self._site = site = Site(self.directory, urls, certificates)
+        programs = programs_of(self.release, self._starter, self.directory)
+        self._site = site = Site(self.directory, urls, certificates, programs)
         self.ca = site.ca
         write_configuration(site)
         for host in self.hosts:
@@ -371,8 +385,15 @@ def asked_for(program: str, what: str) -> Callable[[], OpenstackLab]:
     parser.add_argument(
         "--rabbitmq", metavar="NAME", help="another release of the brokers: a suite or version; needs root"
     )
+    parser.add_argument(
+        "--release",
+        metavar="NAME",
+        help="another release of OpenStack: a suite or a version of Nova; needs root",
+    )
     options = parser.parse_args()
-    return lambda: OpenstackLab(options.computes, options.brokers, options.tls, options.rabbitmq)
+    return lambda: OpenstackLab(
+        options.computes, options.brokers, options.tls, options.rabbitmq, options.release
+    )
 
 
 def main() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 
-from lab.openstack.places import PIPELINES, REGION, Site, write_private
+from lab.openstack.places import REGION, Site, write_private
 
 SERVICE_DOWN_AFTER_S = 30
 """Seconds without a report (three intervals) after which Nova takes a compute for down, and Neutron an agent. Their own
@@ -21,7 +21,7 @@ Sections = Mapping[str, Mapping[str, object]]
 
 def write_configuration(site: Site) -> None:
     """Write the files of all services. `write_compute` writes those of single computes."""
-    for service, pipeline in PIPELINES.items():
+    for service, pipeline in site.programs.pipelines.items():
         shutil.copyfile(pipeline, site.configuration(service, pipeline.name))
     _write(site, ("keystone", "keystone.conf"), _keystone(site))
     _write(site, ("glance", "glance-api.conf"), _glance(site))

@@ -15,16 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from lab.control import LabError
-from lab.openstack.places import CACHE, Site, environment, write_private
+from lab.openstack.places import Site, environment, write_private
 from lab.openstack.services import mariadb, program
 from lab.patience import PATIENCE_S
 from lab.service import Service, Starter
 from lab.tether import tethered
 
-_PACKAGES = (
-    "mariadb-server-core",
-    *(f"python3-{s}" for s in ("keystone", "glance", "placement", "nova", "neutron")),
-)
 _DATABASES = ("keystone", "glance", "placement", "nova_api", "nova_cell0", "nova_cell1", "neutron")
 _KEPT = ("mariadb", "keystone")
 """The states that are kept, beside the administrator's password."""
@@ -67,7 +63,7 @@ class Database:
 
     def start(self) -> None:
         """Start with databases as after a new installation of all services."""
-        kept = CACHE / _key()
+        kept = self._site.programs.databases / _key(self._site)
         if not kept.exists():
             self._make()
             self._keep(kept)
@@ -82,7 +78,7 @@ class Database:
     def query(self, statement: str) -> list[list[str]]:
         """Return the rows of a query. Raises LabError if it fails."""
         line = ["mariadb", "--no-defaults", f"--socket={self._site.database}", "-N", "-B", "-e", statement]
-        return [row.split("\t") for row in _run(self._site, line).splitlines()]
+        return [row.split("\t") for row in self._run(*line).splitlines()]
 
     def number(self, counted: str) -> int:
         """Count rows; `counted` is the SQL after FROM."""
@@ -111,9 +107,7 @@ class Database:
     def _make(self) -> None:
         site = self._site
         install = ["mariadb-install-db", "--no-defaults", "--skip-test-db", f"--user={getpass.getuser()}"]
-        _run(
-            site, [*install, f"--datadir={site.state('mariadb')}", "--auth-root-authentication-method=normal"]
-        )
+        self._run(*install, f"--datadir={site.state('mariadb')}", "--auth-root-authentication-method=normal")
         self._open()
         for name in _DATABASES:
             self.query(f"CREATE DATABASE {name} CHARACTER SET utf8mb3")
@@ -186,6 +180,9 @@ class Database:
     ) -> None:
         _run(self._site, [*program(self._site, name, module, *files), *arguments], **secret)
 
+    def _run(self, *command: str) -> str:
+        return _run(self._site, self._site.programs.line(*command))
+
 
 def _drop_others(kept: Path) -> None:
     """Remove this user's copies of other versions, which are no longer needed."""
@@ -194,13 +191,9 @@ def _drop_others(kept: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _key() -> str:
+def _key(site: Site) -> str:
     """Return a key for the databases: the versions of the packages, and the code that makes them."""
-    query = ["dpkg-query", "-W", *_PACKAGES]
-    versions = subprocess.run(query, capture_output=True, text=True, check=False)
-    if versions.returncode != 0:
-        raise LabError(versions.stderr, "Debian's packages")
-    made = hashlib.sha256(versions.stdout.encode() + Path(__file__).read_bytes())
+    made = hashlib.sha256(site.programs.version_key() + Path(__file__).read_bytes())
     return f"{made.hexdigest()[:16]}-{os.getuid()}"
 
 

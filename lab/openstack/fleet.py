@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lab.control import LabError
-from lab.openstack.places import PYTHON, Site, environment
+from lab.openstack.places import Site, environment
+from lab.openstack.programs import PYTHON
 from lab.patience import PATIENCE_S
 from lab.service import Starter, halt_group, has_ended, kill_group
 
@@ -24,7 +25,7 @@ class Fleet:
         self.role = role
         self._starter = starter
         file = str(Path(__file__).with_name(f"{role}.py"))
-        line = [PYTHON, "-I", str(_FORKS), file, *map(str, arguments)]
+        line = site.programs.line(PYTHON, "-I", str(_FORKS), file, *map(str, arguments))
         self._process = starter.start(role, line, environment(site), piped=True)
         self._asking = threading.Lock()
 

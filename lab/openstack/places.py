@@ -1,37 +1,19 @@
-"""Defines an OpenStack lab's files, ports, addresses and names, and Debian's programs."""
+"""Defines an OpenStack lab's files, ports, addresses and names."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.certificates import Certificates
-from lab.control import LabError
+from lab.openstack.programs import PATH, SERVICES, Programs
 from lab.ports import free_ports
 
 REGION = "RegionOne"
-PYTHON = "/usr/bin/python3"
-"""Debian's Python, which has OpenStack's modules. It is not the one that runs the lab."""
-SERVICE_USERS = ("nova", "glance", "placement", "neutron")
-SERVICES = ("keystone", *SERVICE_USERS)
-PROGRAMS = ("mariadb", "mariadbd", "mariadb-install-db", "memcached", "uwsgi", PYTHON)
-_CHECKOUT = Path(__file__).resolve().parents[2]
-CACHE = _CHECKOUT / ".cache" / "openstack"
-_SHARED = _CHECKOUT / ".cache" / "packages" / "openstack" / "usr" / "share"
-PIPELINES = {
-    "nova": _SHARED / "nova-common" / "api-paste.ini",
-    "neutron": _SHARED / "neutron-common" / "api-paste.ini",
-    "glance": _SHARED / "glance-common" / "glance-api-paste.ini",
-}
-"""The paste configurations in Debian's -common packages, which are unpacked but not installed."""
-_MODULES = Path("/usr/lib/python3/dist-packages")
-_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
-_EXPECTED = "the packages of Debian 12 that ./scripts/lab up openstack installs"
+SERVICE_USERS = tuple(service for service in SERVICES if service != "keystone")
 
 
 @dataclass(frozen=True)
@@ -41,6 +23,7 @@ class Site:
     directory: Path
     brokers: Mapping[str, str]
     certificates: Certificates | None
+    programs: Programs
     password: str = field(default_factory=lambda: secrets.token_urlsafe(16), repr=False)
     """The password of the services' own users."""
     ports: Mapping[str, int] = field(default_factory=lambda: _ports())
@@ -92,31 +75,13 @@ def environment(site: Site) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("PYTHON", "OS_")) and not name.lower().endswith("_proxy")
     }
-    return kept | {"PATH": _PATH, "HOME": str(site.directory), "LC_ALL": "C.UTF-8"}
+    return kept | {"PATH": PATH, "HOME": str(site.directory), "LC_ALL": "C.UTF-8"}
 
 
 def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner can read."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(text)
-
-
-def check_programs() -> None:
-    """Raise LabError if a program of the lab is missing."""
-    for program in PROGRAMS:
-        if shutil.which(program, path=_PATH) is None:
-            raise LabError(f"{program}: not found", _EXPECTED)
-    for path in (*PIPELINES.values(), *(_MODULES / name for name in SERVICES)):
-        if not path.exists():
-            raise LabError(f"{path}: not there", _EXPECTED)
-
-
-def is_installed() -> bool:
-    """Tell whether all programs of the lab are installed."""
-    with contextlib.suppress(LabError):
-        check_programs()
-        return True
-    return False
 
 
 def _ports() -> dict[str, int]:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lab.openstack.places import PYTHON, Site, environment
+from lab.openstack.places import Site, environment
+from lab.openstack.programs import PYTHON
 from lab.service import Service, Starter
 
 _HERE = Path(__file__).parent
@@ -34,13 +35,14 @@ def mariadb(site: Site, starter: Starter) -> Service:
     line += ["--max-connections=1000", "--innodb-buffer-pool-size=256M", "--innodb-log-file-size=16M"]
     line += ["--innodb-flush-log-at-trx-commit=2", "--innodb-flush-method=nosync"]
     line += ["--character-set-server=utf8mb3", "--collation-server=utf8mb3_general_ci"]
-    return Service(starter, "mariadb", line, environment(site))
+    return Service(starter, "mariadb", site.programs.line(*line), environment(site))
 
 
 def memcached(site: Site, starter: Starter) -> Service:
     """Start memcached, the services' cache of tokens."""
     line = ["memcached", f"--user={getpass.getuser()}", "--listen=127.0.0.1", "--memory-limit=64"]
-    return Service(starter, "memcached", [*line, f"--port={site.ports['memcached']}"], environment(site))
+    line += [f"--port={site.ports['memcached']}"]
+    return Service(starter, "memcached", site.programs.line(*line), environment(site))
 
 
 def services(site: Site, starter: Starter) -> dict[str, Service]:
@@ -62,7 +64,7 @@ def brief_keystone(site: Site, starter: Starter, port: int, token_life: int) -> 
 
 def program(site: Site, name: str, module: str, directory: str, *files: str) -> list[str]:
     """Return the command line of an OpenStack program with `main` in a module, and these configuration files."""
-    line = [PYTHON, "-I", str(_HERE / "run_program.py"), name, module, "main"]
+    line = site.programs.line(PYTHON, "-I", str(_HERE / "run_program.py"), name, module, "main")
     return line + [f"--config-file={site.configuration(directory, file)}" for file in files]
 
 
@@ -78,14 +80,21 @@ def _web(site: Site, starter: Starter, name: str, **settings: str) -> Service:
         "LAB_DELAY": str(delay_file(site, name)),
         f"OS_{service.upper()}_CONFIG_DIR": str(site.configuration(service, "x").parent),
     }
-    line = ["uwsgi", "--plugin=python3", "--master", "--no-orphans", "--lazy-apps", "--need-app"]
+    line = [
+        "uwsgi",
+        f"--plugin={site.programs.uwsgi_plugin}",
+        "--master",
+        "--no-orphans",
+        "--lazy-apps",
+        "--need-app",
+    ]
     line += ["--enable-threads", "--thunder-lock", "--buffer-size=65535", "--disable-logging"]
     line += _listening(site, service)
     line += [f"--processes={_UWSGI_PROCESSES}", f"--threads={_UWSGI_THREADS}"]
     # uwsgi closes the connection after each answer. Without this header a client would reuse it, and fail.
     line += ["--add-header=Connection: close", "--rem-header=Content-Length"]
     line += [f"--wsgi-file={_HERE / 'wsgi.py'}"]
-    return Service(starter, name, line, environment(site) | own | settings)
+    return Service(starter, name, site.programs.line(*line), environment(site) | own | settings)
 
 
 def _listening(site: Site, service: str) -> Sequence[str]:

@@ -19,7 +19,7 @@ from lab.control import LabError
 from lab.releases.apt import Apt, run, unpack
 from lab.releases.known import GO_MODULES, Origin, expected, is_meant, origins
 from lab.releases.modules import BUILT, build
-from lab.releases.recipes import GROWTH, RECIPES, Recipe
+from lab.releases.recipes import RECIPES, Recipe
 from lab.releases.room import held_directory, hold, in_mb, make_room
 from lab.releases.roots import compress, make_root, packages_of
 
@@ -127,7 +127,7 @@ def _cook(recipe: Recipe, apt: Apt, work: Path, made: Path, tell: Tell) -> str:
     """Unpack what a recipe says into a directory, and return the version."""
     first = recipe.packages[0]
     size = apt.size_of(*packages_of(recipe), alone=recipe.form == "program")
-    make_room(f"release: {first} of {apt.suite}", KEPT, int(GROWTH[recipe.form] * size), tell)
+    make_room(f"release: {first} of {apt.suite}", KEPT, int(recipe.growth * size), tell)
     if recipe.form == "program":
         tell(f"{first}: fetching {in_mb(size)} into {KEPT}")
         unpack(apt.fetch_alone(first), made)

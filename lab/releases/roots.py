@@ -28,12 +28,14 @@ def make_root(apt: Apt, recipe: Recipe, root: Path) -> None:
     for path in _LINKED:  # first, as the packages of some releases do not expect it
         (root / path).mkdir(parents=True)
         (root / Path(path).name).symlink_to(path)
-    for package in fetched:
+    for package in [*fetched, *map(apt.fetch_alone, recipe.alone)]:
         unpack(package, root)
     if recipe.beside:
         (root / "opt" / recipe.beside).mkdir(parents=True)
         unpack(apt.fetch_alone(recipe.beside), root / "opt" / recipe.beside)
     _finish(root)
+    if recipe.compiled:
+        run(["chroot", str(root), "python3", "-m", "compileall", "-q", "-x", "/tests?/", "/usr/lib"])
     if recipe.user:
         _add_user(root, recipe.user)
 
@@ -50,8 +52,8 @@ def _finish(root: Path) -> None:
         shutil.copy(root / "usr/share/base-passwd" / f"{name}.master", root / "etc" / name)
     (root / "etc/shadow").touch(0o640)
     (root / "etc/hosts").write_text("127.0.0.1 localhost\n")
-    for name, to in (("awk", "mawk"), ("sh", "dash")):
-        if not (root / "usr/bin" / name).exists():
+    for name, to in (("awk", "mawk"), ("sh", "dash"), ("uwsgi", "uwsgi-core")):
+        if not (root / "usr/bin" / name).exists() and (root / "usr/bin" / to).exists():
             (root / "usr/bin" / name).symlink_to(to)
     for path in (
         "proc",

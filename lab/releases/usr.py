@@ -16,8 +16,9 @@ from lab.releases.roots import ROOT_IMAGE
 
 PATH = "/usr/sbin:/usr/bin"
 """Where the programs of an image are."""
-_PROGRAMS = ("unshare", "mount")
+_PROGRAMS = ("unshare", "mount", "nsenter")
 _SCRIPT = 'mount -t squashfs -o loop,ro "$1" "$2" && mount --bind "$2/usr" /usr && shift 2 && exec "$@"'
+_HOLD = ("sh", "-c", "echo mounted && exec cat")
 
 
 def check_usr() -> None:
@@ -37,3 +38,16 @@ def with_usr_of(release: Path, empty: Path, command: Sequence[str]) -> list[str]
     The process keeps its id. The mounts are private to it, and end with it; `empty` is a directory for them.
     """
     return ["unshare", "--mount", "sh", "-c", _SCRIPT, "sh", str(release / ROOT_IMAGE), str(empty), *command]
+
+
+def holding_usr_of(release: Path, empty: Path) -> list[str]:
+    """Return the command line of a process that holds the /usr of a release for many programs, which share its memory.
+
+    It prints a line as soon as programs can enter (`in_usr_of`), and ends with its standard input.
+    """
+    return with_usr_of(release, empty, _HOLD)
+
+
+def in_usr_of(holder: int, command: Sequence[str]) -> list[str]:
+    """Return the command line that runs a command with the /usr that a process holds. The process keeps its id."""
+    return ["nsenter", f"--mount=/proc/{holder}/ns/mnt", "--", *command]

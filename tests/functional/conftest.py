@@ -25,7 +25,7 @@ from lab.juju.simulator import JujuLab
 from lab.lxd.cluster import LxdLab
 from lab.maas.simulator import MaasLab
 from lab.openstack.cloud import OpenstackLab
-from lab.openstack.places import is_installed
+from lab.openstack.programs import is_installed
 from lab.pacemaker.cluster import PacemakerLab
 from tests.conftest import MARK
 from tests.functional.juju.juju_access import REAL, user_of
