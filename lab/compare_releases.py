@@ -24,7 +24,7 @@ from tippingpoint.plan.read import load_plan
 from tippingpoint.util.durations import parse_duration
 
 MEMBERS = 3
-"""The members of each target."""
+"""The members of each target: an OpenStack's computes."""
 
 
 def main(arguments: Sequence[str]) -> int:

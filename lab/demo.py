@@ -23,16 +23,18 @@ from pathlib import Path
 from lab.control import LabError
 from lab.etcd.cluster import EtcdLab
 from lab.lxd.cluster import LxdLab
+from lab.openstack.cloud import OpenstackLab
 from lab.pacemaker.cluster import PacemakerLab
 from lab.prometheus import PrometheusLab
 from lab.tether import tethered
 from lab.watched import watched
 
-_Lab = EtcdLab | LxdLab | PacemakerLab
+_Lab = EtcdLab | LxdLab | OpenstackLab | PacemakerLab
 LABS: dict[str, Callable[[int, str | None], _Lab]] = {
     "etcd": lambda members, release: EtcdLab(members, release=release),
     "lxd": lambda members, release: LxdLab(members, release=release),
     "incus": lambda members, release: LxdLab(members, product="incus", release=release),
+    "openstack": lambda members, release: OpenstackLab(members, release=release),
     "pacemaker": lambda members, release: PacemakerLab(members, release=release or ""),
 }
 """By the number of members, and the release: None is this machine's."""

@@ -215,6 +215,12 @@ need_machines() {
     install_packages Incus "${missing[@]}"
 }
 
+# Installs what makes and mounts the root file system of another release, as root.
+need_images() {
+    [ "$(id -u)" = 0 ] || die "releases: not root: expected root, which their mounts need"
+    if ! command -v mksquashfs >/dev/null; then install_packages releases squashfs-tools; fi
+}
+
 # need_release TARGET NAME...: fetches releases of a target into .cache/releases, unless they are there.
 need_release() {
     (cd "$root" && .venv/bin/python -m lab.releases "$@") >>"$cache/releases.log" ||
@@ -233,6 +239,7 @@ need_releases() {
     if [ "$(id -u)" = 0 ]; then
         need_machines
         need_release incus trixie
+        need_release openstack trixie
     fi
     if [ ${#building[@]} != 0 ]; then wait "${building[0]}"; fi
 }

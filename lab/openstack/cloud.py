@@ -61,8 +61,8 @@ class OpenstackLab:
     (`tippingpoint`), its application credential (`tippingpoint-app`) and the administrator (`admin`). `names` are the
     members for faults; `socket` is the control socket (see control.py, and `slow` and `count` here). With two brokers
     the first has Nova's messages, and the second Neutron's. `rabbitmq` is a release of the brokers, a suite or version;
-    None is this machine's. `release` is one of OpenStack itself: a suite, or a version of Nova. With `tls` all endpoints
-    are https, with a certificate of the authority `ca`.
+    None is this machine's. `release` is one of OpenStack itself: a suite, or a version of Nova. With `tls` all
+    endpoints are https, with a certificate of the authority `ca`.
     """
 
     image, flavor, network, region = IMAGE, FLAVOR, NETWORK, REGION

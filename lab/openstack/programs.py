@@ -17,6 +17,9 @@ PYTHON = "/usr/bin/python3"
 """Debian's Python, which has OpenStack's modules. It is not the one that runs the lab."""
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 SERVICES = ("keystone", "nova", "glance", "placement", "neutron")
+NO_SNAPSHOT_ISOLATION = "--loose-innodb-snapshot-isolation=OFF"
+"""MariaDB has this on from 11.6 on (trixie). Nova then fails in nested transactions by SAVEPOINT does not exist, and
+operators turn it off: https://bugs.launchpad.net/nova/+bug/2116186"""
 _PROGRAMS = ("mariadb", "mariadbd", "mariadb-install-db", "memcached", "uwsgi", PYTHON)
 _PACKAGES = ("mariadb-server-core", *(f"python3-{service}" for service in SERVICES))
 _CACHE = Path(__file__).resolve().parents[2] / ".cache"

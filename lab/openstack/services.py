@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lab.openstack.places import Site, environment
-from lab.openstack.programs import PYTHON
+from lab.openstack.programs import NO_SNAPSHOT_ISOLATION, PYTHON
 from lab.service import Service, Starter
 
 _HERE = Path(__file__).parent
@@ -34,6 +34,7 @@ def mariadb(site: Site, starter: Starter) -> Service:
     line += [f"--socket={site.database}", "--skip-networking", "--skip-grant-tables"]
     line += ["--max-connections=1000", "--innodb-buffer-pool-size=256M", "--innodb-log-file-size=16M"]
     line += ["--innodb-flush-log-at-trx-commit=2", "--innodb-flush-method=nosync"]
+    line += [NO_SNAPSHOT_ISOLATION]
     line += ["--character-set-server=utf8mb3", "--collation-server=utf8mb3_general_ci"]
     return Service(starter, "mariadb", site.programs.line(*line), environment(site))
 

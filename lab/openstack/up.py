@@ -1,6 +1,6 @@
 """Runs a private OpenStack with a Prometheus that scrapes it, for `scripts/lab up openstack`.
 
-python -m lab.openstack.up --computes 4 --brokers 2 --rabbitmq trixie
+python -m lab.openstack.up --computes 4 --brokers 2 --release trixie --rabbitmq trixie
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ def main() -> int:
 def _how_to(up: _Up) -> str:
     lab = up.lab
     settings = " ".join(f"--set {shlex.quote(setting)}" for setting in lab.settings())
+    of = f" of {lab.release.label}" if lab.release is not None else ""
     below = f", on {lab.rabbitmq}" if lab.rabbitmq else ""
     return (
-        f"OpenStack is up: {len(lab.hosts)} computes at {lab.auth_url}{below}\n"
+        f"OpenStack is up: {len(lab.hosts)} computes{of} at {lab.auth_url}{below}\n"
         f"logs and data are in {lab.directory} while it runs; Ctrl-C ends it and removes all of it\n"
         f"use it:\n"
         f"  .venv/bin/tippingpoint run openstack-boot-delete-small {settings}\n"

@@ -52,7 +52,7 @@ _OF_OPENSTACK = {"openstack", _BROKEN}
 _BROKEN_PACEMAKER = "pacemaker_to_break"
 _OF_PACEMAKER = {"pacemaker", _BROKEN_PACEMAKER, "new_pacemaker"}
 _OF_LIBVIRT = {"libvirt", "new_libvirt"}
-_OF_ROOT = {"libvirt", "lxd", "pacemaker"}
+_OF_ROOT = {"images", "libvirt", "lxd", "pacemaker"}
 _LEFT_OUT = set[str]() if _ROOT else _OF_ROOT if is_installed() else {*_OF_ROOT, "openstack"}
 _FIXTURES = {"lxd": _OF_LXD, "openstack": _OF_OPENSTACK, "pacemaker": _OF_PACEMAKER, "libvirt": _OF_LIBVIRT}
 _BY_FILE = {"juju", "maas", "pacemaker", "releases", "run"}
@@ -68,6 +68,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.addinivalue_line(
+        "markers", "images: mounts a release that is kept as an image, and therefore needs root"
+    )
     config.addinivalue_line("markers", "libvirt: needs libvirt, and therefore root")
     config.addinivalue_line("markers", "lxd: needs LXD, and therefore root")
     config.addinivalue_line("markers", "openstack: needs OpenStack's packages, which root installs")

@@ -5,8 +5,13 @@ from __future__ import annotations
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from lab.rabbitmq import RabbitLab
 from tests.functional.program import until
+from tests.functional.releases.images import attached_to
+
+pytestmark = pytest.mark.images
 
 
 def told(lab: RabbitLab, *parts: str) -> list[str]:
@@ -24,22 +29,11 @@ def test_a_release_serves_in_place_of_the_machines_and_leaves_nothing() -> None:
         # then it is what was asked for, in place of the machine's for its own processes only
         assert told(lab, "rabbitmq_build_info", f'rabbitmq_version="{version}"')
         assert Path(f"/proc/{lab.service.pid}/comm").read_text() == "beam.smp\n"
-        image = str(lab.release.path)
-        assert image not in Path("/proc/mounts").read_text()
+        image = lab.release.path
+        assert str(image) not in Path("/proc/mounts").read_text()
         # and its messages are told by virtual host
         with lab.client("nova") as nova:
             nova.publish("conductor", 10)
             until(lambda: told(lab, "rabbitmq_channel_messages_published_total", 'vhost="nova"', " 10"))
     # and no loop device is left
     until(lambda: not attached_to(image))
-
-
-def attached_to(image: str) -> list[Path]:
-    """The loop devices with an image."""
-    found: list[Path] = []
-    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
-        try:
-            found += [backing] if image in backing.read_text() else []
-        except OSError:  # detached just now
-            continue
-    return found
