@@ -6,7 +6,7 @@
 Root is needed. A block is nine runs, in the order of `compare-releases` (lab/compare_releases.py): one etcd, the same
 with a quarter less CPU, and the first once more, forwards and backwards, three times each. Every run has a private etcd
 of one member, which may use a small part of a core. The plan is a ramp of three loads. The largest is near what the
-whole etcd holds, and the others are near what the smaller one does: a user who looked for a quarter would choose such
+whole etcd holds, and the middle one near what the smaller one does: a user who looked for a quarter would choose such
 loads.
 
 Meanwhile a program of our own burns a whole core for 2 to 15 s, pauses for 5 to 30 s, and so on. The seed and the block
