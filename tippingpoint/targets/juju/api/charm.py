@@ -14,8 +14,10 @@ import io
 import json
 import socket
 import zipfile
+from http import HTTPStatus
 from typing import Any, cast
 
+from tippingpoint.errors import one_line
 from tippingpoint.targets.juju.api.client import Identity
 from tippingpoint.targets.juju.api.dialling import Controller
 from tippingpoint.targets.juju.api.errors import ApiError, ConnectionLost
@@ -51,6 +53,8 @@ bases:
 _DISPATCH = "#!/bin/sh\nexit 0\n"
 _ANSWER_WITHIN = 60.0
 _LARGEST_ANSWER = 1 << 20
+_PLAIN = "plain text"
+"""The key of an answer that is not JSON."""
 
 
 def archive() -> bytes:
@@ -73,8 +77,8 @@ async def upload(server: str, ca: str, user: Identity, model: str) -> str:
     """Upload the charm to a model (its UUID) and return its URL, such as "local:tippingpoint-hollow-0".
 
     As `juju deploy ./x.charm` does (api/client/charms/localcharmputters.go): PUT to the model's charm objects, or POST
-    to its charms on a controller that has no charm objects (before 3.3). ApiError if the controller refuses it,
-    ConnectionLost if it cannot be reached.
+    to its charms on a controller that has no charm objects (before 3.3). `user` has logged in before. ApiError if the
+    controller refuses the charm, ConnectionLost if it cannot be reached, or stops or starts meanwhile.
     """
     return await asyncio.to_thread(_upload, server, ca, user, model)
 
@@ -90,7 +94,11 @@ def _upload(server: str, ca: str, user: Identity, model: str) -> str:
         path = f"/model/{model}/charms?series=jammy&schema=local&revision=0"
         status, headers, answer = _request(server, ca, user, "POST", path, charm, {})
     if status != 200:
-        problem = answer.get("error") or f"answers HTTP {status}"
+        error = answer.get("error")
+        problem = error or f"answers HTTP {status}{f': {said}' if (said := answer.get(_PLAIN)) else ''}"
+        if not error and (status == HTTPStatus.UNAUTHORIZED or status >= HTTPStatus.INTERNAL_SERVER_ERROR):
+            # The user has just logged in. A controller that stops or starts tells any error of its database as 401.
+            raise ConnectionLost(server, f"charm {NAME}: {problem}")
         raise ApiError(f"charm {NAME}: {problem}", str(answer.get("error-code") or ""), "Charms", "upload")
     url = headers.get("Juju-Curl") or answer.get("charm-url")
     if not isinstance(url, str) or not url.startswith("local:"):
@@ -122,5 +130,5 @@ def _answer(content: bytes) -> dict[str, Any]:
     try:
         answer: object = json.loads(content)
     except ValueError:  # a plain page, for instance for an unknown path
-        return {}
+        return {_PLAIN: one_line(content.decode(errors="replace"), 200)}
     return cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
