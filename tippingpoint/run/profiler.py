@@ -105,7 +105,7 @@ class Profiler:
                 )
             profile = await asyncio.to_thread(read_profile, content, asked.kind)
             if not profile.seconds:
-                # Go before 1.16 takes no `seconds` for locks, and so does the pprof of Juju's agents.
+                # Go before 1.16 takes no `seconds` for locks, nor does the pprof of Juju's agents before 4.0.
                 raise _NotTaken(f"it tells of each {asked.kind} since its start only", for_good=True)
             await asyncio.to_thread((self._record.directory / asked.file).write_bytes, content)
         except _NotTaken as problem:

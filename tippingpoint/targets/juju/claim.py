@@ -45,6 +45,8 @@ _CLOSED_AT_A_TIME = 200
 """Connections closed in one turn of the event loop."""
 _WATCH_AGAIN = 1.0
 """Seconds before a unit claims again after its wait for a release was refused."""
+_PAUSE = (1.0, 3.0)
+"""Seconds, the least and the most, until the next try to prepare leases."""
 _PREPARE_PATIENCE = 120.0
 """Seconds without progress after which creating the fleet is no longer retried. A restarted controller is back
 within seconds, one with thousands of units within a minute."""
@@ -246,10 +248,11 @@ class HollowLeases(_Leases):
         while True:
             try:
                 await self._fleet.grow(applications, units, note)
-            except (ConnectionLost, Limited):
-                if self._loop.time() - got_on > _PREPARE_PATIENCE:
+            except (ConnectionLost, Limited, ApiError) as problem:
+                passes = not isinstance(problem, ApiError) or isinstance(problem, Limited) or problem.passing
+                if not passes or self._loop.time() - got_on > _PREPARE_PATIENCE:
                     raise
-                await asyncio.sleep(random.uniform(1.0, 3.0))
+                await asyncio.sleep(random.uniform(*_PAUSE))
             else:
                 return
 

@@ -13,8 +13,10 @@ import pytest
 from tests.unit.targets.juju.juju_stub import Peer, Stub, login_reply, server_frame, stub
 from tests.unit.targets.juju.test_juju_client import MODEL, UNIT
 from tippingpoint.targets.juju import claim
-from tippingpoint.targets.juju.api.access import AgentAccess
-from tippingpoint.targets.juju.claim import AgentLeases
+from tippingpoint.targets.juju.api.access import AgentAccess, ControllerAccess
+from tippingpoint.targets.juju.api.client import Identity
+from tippingpoint.targets.juju.api.errors import ApiError
+from tippingpoint.targets.juju.claim import AgentLeases, HollowLeases
 
 LOOPS = ("asyncio", "uvloop")
 
@@ -111,3 +113,62 @@ async def test_a_release_that_the_controller_tells_in_no_words_we_know_is_one() 
         released = asyncio.Event()
         leases.watch_release(0, 0, released.set)
         await released.wait()
+
+
+def status_told(*errors: tuple[str, str]) -> Callable[[Peer, dict[str, Any]], None]:
+    """A controller that answers so many requests for the status with these errors and codes, and then with a status."""
+    left = list(errors)
+
+    def answer(peer: Peer, request: dict[str, Any]) -> None:
+        if request["request"] == "Login":
+            return peer.reply(request, login_reply(facades=[{"name": "Client", "versions": [8]}]))
+        message, code = left.pop(0) if left else ("", "")
+        if message:
+            return peer.reply(request, error=message, **{"error-code": code})
+        return peer.reply(request, {"machines": {}, "applications": {}})
+
+    return answer
+
+
+async def prepared(answer: Callable[[Peer, dict[str, Any]], None]) -> int:
+    """How often the status was asked for, until the leases were prepared."""
+    async with stub(answer) as server:
+        access = ControllerAccess("stub", (server.address,), server.ca, Identity("user-admin", "password"))
+        leases = HollowLeases(access, MODEL, "tp0", "worker", 5.0)
+        try:
+            await leases.prepare([], 1, lambda what, done, goal: None)
+        finally:
+            await leases.close()
+        return sum(request["request"] == "FullStatus" for peer in server.peers for request in peer.requests)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "sql: database is closed",
+        "database is dead",
+        "change-stream worker is dying",
+        "context deadline exceeded",
+        'getting model "x": context canceled',
+    ],
+)
+async def test_leases_are_prepared_once_the_controller_has_its_database_again(
+    message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a controller whose database is away for two answers, as it is when its workers start again
+    monkeypatch.setattr(claim, "_PAUSE", (0.0, 0.0))
+    # when leases are prepared, then that goes on until the database is there
+    assert await prepared(status_told((message, ""), (message, ""))) == 3
+
+
+async def test_a_refusal_ends_the_preparation_of_leases_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claim, "_PAUSE", (0.0, 0.0))
+    with pytest.raises(ApiError, match="permission denied"):
+        await prepared(status_told(("permission denied", "unauthorized access")))
+
+
+async def test_a_database_that_stays_away_ends_the_preparation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claim, "_PAUSE", (0.0, 0.0))
+    monkeypatch.setattr(claim, "_PREPARE_PATIENCE", 0.0)
+    with pytest.raises(ApiError, match="database is closed"):
+        await prepared(status_told(*[("sql: database is closed", "")] * 3))

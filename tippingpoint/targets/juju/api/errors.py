@@ -14,6 +14,16 @@ UNAUTHORIZED = "unauthorized access"
 """Code of a login with a wrong password, or of a call that the user may not make (CodeUnauthorized, same file)."""
 REDIRECT = "redirection required"
 """Code of a login that must go to another controller (CodeRedirect, same file)."""
+_PASSING = (
+    "database is closed",
+    "database is dead",
+    "worker is dying",
+    "operation timed out",
+    "context deadline exceeded",
+    "context canceled",
+)
+"""What a controller says while it has no database, as it stops, starts or has too much to do (core/database of Juju 4).
+None of it has a code."""
 
 
 class ApiError(OperationFailed):
@@ -33,6 +43,11 @@ class ApiError(OperationFailed):
         self.info = info
         """Additional data of the controller for programs (`error-info`), or None."""
         super().__init__(f"{self.message} ({self.code})" if self.code else self.message)
+
+    @property
+    def passing(self) -> bool:
+        """Whether the same call may succeed soon, because the controller was without its database."""
+        return not self.code and any(words in self.message for words in _PASSING)
 
 
 class RateLimited(ApiError, Limited):
