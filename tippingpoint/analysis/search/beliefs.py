@@ -114,12 +114,9 @@ class Beliefs:
     def limit(self, at: float, shares: Sequence[float]) -> list[float]:
         """Return quantiles of the limit's log at a time (in holds since the begin), for these shares in 0..1."""
         values, weights = self._limits(at)
-        order = np.argsort(values)
-        summed = np.cumsum(weights[order])
+        summed = np.cumsum(weights)
         return [
-            float(np.interp(share, summed - weights[order] / 2, values[order]))
-            if len(values) > 1
-            else float(values[0])
+            float(np.interp(share, summed - weights / 2, values)) if len(values) > 1 else float(values[0])
             for share in shares
         ]
 
@@ -205,9 +202,11 @@ class Beliefs:
         return np.log((1 - LAPSE) * likely + LAPSE / (3 * 2 * _FAR))[each]
 
     def _limits(self, at: float) -> tuple[FloatArray, FloatArray]:
+        """Return the limit's logs at a time, ascending and each once, and the chance of each."""
         each = self._weights.sum(axis=(2, 3))  # story, limit
-        values = self._grid[None, :] + (_DRIFTS * at)[:, None]
-        return values.ravel(), each.ravel()
+        # Stories without a drift have the same limits. Their order in a sort depends on the processor.
+        values, which = np.unique(self._grid[None, :] + (_DRIFTS * at)[:, None], return_inverse=True)
+        return values, np.bincount(which.ravel(), each.ravel()).astype(np.float64, copy=False)
 
     def _told(self, loads: FloatArray, at: float, lower: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the chance to hold for each limit (rows) at each load (columns), and the limits' chances."""

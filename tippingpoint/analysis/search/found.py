@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, floor, inf, isfinite, log10
+from typing import get_args
 
-from tippingpoint.analysis.search.answer import Answer
+from tippingpoint.analysis.search.answer import Answer, Ended
 from tippingpoint.analysis.search.probes import Probe
 from tippingpoint.analysis.search.rebuilt import aim_of, probe_of, searcher_of
 from tippingpoint.analysis.search.searcher import answer_for
@@ -13,7 +14,7 @@ from tippingpoint.analysis.search.stage_margins import PERCENTILES, margin_names
 from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.read import Plan, SearchPlan
-from tippingpoint.rundir.probe_events import ProbeEvent, probe_events
+from tippingpoint.rundir.probe_events import FOUND, ProbeEvent, probe_events
 from tippingpoint.rundir.results import RunData
 from tippingpoint.util.durations import show_us
 from tippingpoint.util.quantities import show_quantity
@@ -64,6 +65,8 @@ def found_of(run: RunData, plan: Plan | None) -> Found | None:
     if plan is None or isinstance(plan, CtsPlan) or plan.find is None or not probes:
         return None
     answer = searcher_of(plan, plan.find, run.events).answer
+    if answer.ended == "going on":  # today's model would ask for another load than the one of that day did
+        answer = replace(answer, ended=_ended_by(run) or answer.ended)
     seconds = max(probe.began + probe.seconds for probe in probes)
     tried = [probe_of(probe) for probe in probes]
     return Found(
@@ -80,6 +83,12 @@ def found_of(run: RunData, plan: Plan | None) -> Found | None:
         ),
         further=[_further(run, plan, tried, threshold) for threshold in plan.find.also],
     )
+
+
+def _ended_by(run: RunData) -> Ended | None:
+    """Return why a run's search ended, as it said then; None for one that was ended from outside."""
+    said = [event.get("ended") for event in run.events if event.get("event") == FOUND]
+    return next((ended for ended in get_args(Ended) if said and ended == said[-1]), None)
 
 
 def limit_words(answer: Answer, unit: str) -> str:

@@ -51,6 +51,16 @@ def test_a_search_whose_largest_load_held_says_so(tmp_path: Path) -> None:
     assert analysis.tipping.sentence.startswith("Holds 1000 leases, the largest load that the plan allows.")
 
 
+def test_a_search_ended_by_what_it_said_then_whatever_would_be_asked_for_now(tmp_path: Path) -> None:
+    # given a search that its model of that day ended, and that the model of today would go on with
+    run = write_search(tmp_path / "run", [(500, True), (2000, False), (1000, True)])
+    assert "the search had not ended" in analyse(load_run(run)).tipping.sentence
+    with (run / "events.jsonl").open("a") as events:
+        events.write('{"t": 31.0, "event": "found", "ended": "within"}\n')
+    # then the report has the reason of that day
+    assert "its time was over" in analyse(load_run(run)).tipping.sentence
+
+
 def test_a_search_without_a_load_that_broke_is_withheld(tmp_path: Path) -> None:
     analysis = analyse(load_run(write_search(tmp_path / "run", [(500, True), (1000, True)])))
     assert analysis.verdict.outcome == "withheld"
