@@ -295,8 +295,10 @@ def main() -> None:
     if asked.markdown:
         show(["---"] * len(HEAD), True)
     for row in rows:
-        show(line(row, [one for one in found if one.row == row]), asked.markdown)
-    show(line("all", found), asked.markdown)
+        if of_row := [one for one in found if one.row == row]:
+            show(line(row, of_row), asked.markdown)
+    if found:
+        show(line("all", found), asked.markdown)
     print(f"load average {os.getloadavg()[2]:.0f} in the last 15 minutes")
 
 
