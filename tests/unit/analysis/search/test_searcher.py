@@ -96,6 +96,14 @@ def test_a_sharp_limit_of_whole_loads_lies_between_two_of_them() -> None:
     assert all(probe.load == int(probe.load) for probe in probes)
 
 
+def test_a_sharp_limit_of_few_whole_loads_is_told_as_two_neighbours() -> None:
+    # given a target that holds 3 and breaks at 4
+    aim = Aim(start=1, limit=1000, resolution=0.05, hold=30.0, within=None, whole=True)
+    # when it is searched, then the interval is no wider than that
+    answer = played(aim, {"extend p99": 3})[0].answer
+    assert (answer.low, answer.high, answer.ended) == (3, 4, "resolution")
+
+
 def test_a_small_limit_takes_no_more_probes_for_its_loads_being_whole() -> None:
     # given targets with limits of 5 to 10 loads, and as soft as others
     results = list[Result]()
