@@ -249,8 +249,8 @@ class HollowLeases(_Leases):
             try:
                 await self._fleet.grow(applications, units, note)
             except (ConnectionLost, Limited, ApiError) as problem:
-                passes = not isinstance(problem, ApiError) or isinstance(problem, Limited) or problem.passing
-                if not passes or self._loop.time() - got_on > _PREPARE_PATIENCE:
+                refused = isinstance(problem, ApiError) and not problem.passing
+                if refused or self._loop.time() - got_on > _PREPARE_PATIENCE:
                     raise
                 await asyncio.sleep(random.uniform(*_PAUSE))
             else:

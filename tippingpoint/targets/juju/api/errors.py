@@ -46,12 +46,17 @@ class ApiError(OperationFailed):
 
     @property
     def passing(self) -> bool:
-        """Whether the same call may succeed soon, because the controller was without its database."""
+        """Whether the same call may succeed soon: if the controller was without its database."""
         return not self.code and any(words in self.message for words in _PASSING)
 
 
 class RateLimited(ApiError, Limited):
     """The controller's limit of agent logins is reached; it asks to try again later."""
+
+    @property
+    def passing(self) -> bool:
+        """Whether the same call may succeed soon: always."""
+        return True
 
 
 class ConnectionLost(OperationFailed):
