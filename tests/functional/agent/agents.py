@@ -85,6 +85,11 @@ class Agent:
         said = self.ask("word")["word"]
         return None if said is None else UnitWord.model_validate(said)
 
+    def holds(self) -> int:
+        """How many leases or things it says that its part has up; 0 before the part tells."""
+        word = self.word()
+        return word.progress.held if word is not None and word.progress is not None else 0
+
     def result(self) -> dict[str, str] | None:
         """What its part came to."""
         return self.ask("word")["result"]

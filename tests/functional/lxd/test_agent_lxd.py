@@ -40,12 +40,6 @@ def target(lab: LxdLab) -> dict[str, Any]:
     return {"kind": "lxd", "credentials": str(lab.credentials)}
 
 
-def holds(agent: Agent) -> float:
-    """How many containers it says that it has up."""
-    word = agent.word()
-    return word.progress.held if word is not None and word.progress is not None else 0
-
-
 def test_a_fill_that_was_cut_is_taken_up_again(lxd_single: LxdLab, tmp_path: Path) -> None:
     # given an agent that holds four containers
     before = everything(lxd_single)
@@ -67,7 +61,7 @@ def test_a_fill_that_was_cut_is_taken_up_again(lxd_single: LxdLab, tmp_path: Pat
         agent.start()
         assert containers(lxd_single) == made
         leader.until(lambda: leader.phases() == ["up"])
-        until(lambda: holds(agent) == 4)
+        until(lambda: agent.holds() == 4)
         # then it goes on with the same containers
         assert leader.run.missing == {}
         assert containers(lxd_single) == made

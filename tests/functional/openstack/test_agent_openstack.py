@@ -96,7 +96,7 @@ def test_a_fill_that_was_cut_is_taken_up_again(openstack: OpenstackLab, tmp_path
         agent.start()
         assert servers(openstack) == made
         # (its phase is that of the part that was cut until the next part tells its own, and only that has progress)
-        leader.until(lambda: (word := agent.word()) and word.progress and word.progress.held == 4, LONG_S)
+        leader.until(lambda: agent.holds() == 4, LONG_S)
         leader.until(lambda: leader.phases() == ["up"], LONG_S)
         # then it goes on with the same servers
         assert leader.run.missing == {}
