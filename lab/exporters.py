@@ -49,7 +49,7 @@ EVERY = """process_names:
   cmdline: ['.+']
 """
 """Every program is a group."""
-NETWORK = ("netdev", "netstat", "sockstat")
+NETWORK = ("netdev", "netstat", "qdisc", "sockstat")
 MACHINE = ("cpu", "diskstats", "loadavg", "meminfo")
 """Collectors of node exporter for figures that members share. The query pack `host` uses them and the member's own."""
 _NODE = ("--mount", "--uts", "--ipc", "--net", "--pid", "setpriv", "--pdeathsig=KILL")

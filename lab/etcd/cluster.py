@@ -59,7 +59,8 @@ class EtcdLab:
 
     Three faults need root. With `cpu`, each member, or each one that it names, may use so much of a core. With
     `writes`, each may make so many writes a second that it waits for. With `bits`, there is one member, and its answers
-    have so many bits a second. With `pprof`, plans have the members profiled.
+    have so many bits a second, on a line beyond its machine, or with `own_card` on its own network card. With `pprof`,
+    plans have the members profiled.
 
     `socket` is the control socket (see control.py). Members die with this process, even by SIGKILL. So does its
     directory, unless the caller gave one.
@@ -75,6 +76,7 @@ class EtcdLab:
         cpu: float | Mapping[str, float] | None = None,
         writes: int | None = None,
         bits: int | None = None,
+        own_card: bool = False,
         pprof: bool = False,
     ) -> None:
         if members < 1:
@@ -98,6 +100,7 @@ class EtcdLab:
         self._quotas = quotas
         self._writes = writes
         self._bits = bits
+        self._own_card = own_card
         self._pprof = pprof
         self._link: ThinLink | None = None
         self._cgroups: VanishingCgroups | None = None
@@ -248,7 +251,7 @@ class EtcdLab:
         token = secrets.token_hex(8)
         self._client_ports = clients
         if self._bits is not None:
-            self._link = ThinLink(cleanup, clients["m1"], self._bits)
+            self._link = ThinLink(cleanup, clients["m1"], self._bits, self._own_card)
             self._address = self._link.address
             security = [f"--listen-metrics-urls=http://{self._address}:{_METRICS_PORT}"]
         self.endpoints = [f"{scheme}://{self._address}:{port}" for port in clients.values()]

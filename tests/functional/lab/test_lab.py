@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import json
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -86,9 +87,10 @@ def test_a_slow_disk_makes_no_more_writes_than_that() -> None:
         assert time.monotonic() - since > 0.2
 
 
-def test_a_thin_network_carries_no_more_than_that_and_scrapes_pass_it_by() -> None:
+@pytest.mark.parametrize("own_card", [False, True])
+def test_a_thin_network_carries_no_more_than_that_and_scrapes_pass_it_by(own_card: bool) -> None:
     # given an etcd behind 400 kbit/s, and a value of 100 kB that is read there
-    with EtcdLab(members=1, bits=400_000) as lab, Exporters() as exporters:
+    with EtcdLab(members=1, bits=400_000, own_card=own_card) as lab, Exporters() as exporters:
         assert _put(lab.endpoints[0], "/lab/large", "x" * 100_000, _SOON_S) == 200
         since = time.monotonic()
         assert len(_get(lab.endpoints[0], "/lab/large")) == 100_000
@@ -102,7 +104,10 @@ def test_a_thin_network_carries_no_more_than_that_and_scrapes_pass_it_by() -> No
             with urllib.request.urlopen(f"http://{address}/metrics") as answer:
                 texts.append(answer.read().decode())
     assert "\netcd_server_has_leader 1" in texts[0]
-    assert "\nnode_netstat_Tcp_RetransSegs" in texts[1]
+    # which show where the packets waited: they were lost on a line, and none was on a card of its own
+    sent_again = float(re.findall(r"^node_netstat_Tcp_RetransSegs (\S+)", texts[1], re.MULTILINE)[0])
+    assert (sent_again < 2) == own_card
+    assert ('\nnode_qdisc_backlog{device="eth0",kind="htb"} ' in texts[1]) == own_card
 
 
 def test_a_thin_network_is_for_one_plain_member() -> None:
