@@ -9,7 +9,7 @@ its limit at the load that tipped, and was not on the plateau.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from tippingpoint.analysis.cost import samples_between
@@ -28,6 +28,9 @@ which equal levels differ (cost.SAME)."""
 LENGTHENED = 2.0
 """A time or a queue must have grown by this from the plateau, whatever its limit: a knee is where a latency has doubled
 (knee.py), so what lengthened less explains no knee."""
+PAST_KNEE = 2.0
+"""Up to how many times the load of a knee a figure may saturate to explain it. In a queue (M/M/1) latency has doubled
+where half of a resource is used, so that a knee comes first: nine tenths are used at 1.8 times that load."""
 _ROWS = 8
 """The most rows of evidence."""
 _NAMED = 3
@@ -89,7 +92,8 @@ class Cause:
     plateau_load: float | None
     """The largest load on the plateau; None if no load was held."""
     load: float | None
-    """The load that tipped, at which figures were taken; None if none was measured there."""
+    """The load at which figures were taken: the one that tipped, or a larger one up to twice a knee's, if nothing
+    saturated before. None if none was measured there."""
     named: Evidence | None
     """What saturated first; None if nothing did, or if that is unknown."""
     hosts: list[str]
@@ -102,7 +106,7 @@ class Cause:
 
 
 def causes_of(findings: Findings, tipping: Tipping) -> list[Cause]:
-    """Name what bound the target of a run at its tipping point, and at a cliff beyond it.
+    """Name what bound the target of a run at its tipping point, or soon after a knee, and at a cliff beyond it.
 
     The list is empty if the target did not tip, if the run is imported, or if the sign says little about the target: an
     injected fault, or the generator itself.
@@ -144,21 +148,39 @@ class _Seen:
                 self._stages.setdefault(stage.size, []).append(stage)
 
     def cause(self, sign: Sign, beyond: float) -> Cause:
-        """Name what bound the target at the smallest load from `beyond` on at which it was measured."""
+        """Name what bound the target at the smallest load from `beyond` on at which it was measured.
+
+        After a knee, larger loads are looked at too (PAST_KNEE), until one has a figure that saturated.
+        """
         watched = {figure.limit.of for figure in self._figures if figure.limit is not None}
         unwatched = [each for each in _ALWAYS if each not in watched]
-        for load in sorted(size for size in self._stages if size >= beyond):
-            found = [
-                evidence
-                for figure in self._figures
-                for part in figure.parts
-                for evidence in self._of_part(figure, part, load)
-            ]
-            if found:
-                return self._named(sign, load, found, unwatched)
-        at = show_amount(beyond, self._run.manifest.load_unit)
-        sentence = f"Why it tipped is not known: no figure with a limit was gathered at {at}."
-        return Cause(sign, self._last_held, None, None, [], [], [*_ALWAYS], sentence)
+        loads = sorted(size for size in self._stages if size >= beyond)
+        causes = (cause for load in loads if (cause := self._at_load(sign, load, unwatched)) is not None)
+        first = next(causes, None)
+        unit = self._run.manifest.load_unit
+        if first is None or first.load is None:
+            at = show_amount(beyond, unit)
+            sentence = f"Why it tipped is not known: no figure with a limit was gathered at {at}."
+            return Cause(sign, self._last_held, None, None, [], [], [*_ALWAYS], sentence)
+        if sign == "knee" and first.named is None and not self._strained(first.load):
+            for cause in causes:
+                if cause.load is None or cause.load > PAST_KNEE * beyond or self._strained(cause.load):
+                    break
+                if cause.named is not None:
+                    at = show_amount(first.load, unit)
+                    more = f"At {at} nothing that was watched had saturated."
+                    return replace(cause, sentence=f"{cause.sentence} {more}")
+        return first
+
+    def _at_load(self, sign: Sign, load: float, unwatched: list[str]) -> Cause | None:
+        """Return what bound the target at a load; None if no figure with a limit was gathered there."""
+        found = [
+            evidence
+            for figure in self._figures
+            for part in figure.parts
+            for evidence in self._of_part(figure, part, load)
+        ]
+        return self._named(sign, load, found, unwatched) if found else None
 
     def _of_part(self, figure: FigureData, part: str, load: float) -> list[Evidence]:
         """Return the evidence of each host that has this part of a figure at a load."""
@@ -269,16 +291,7 @@ class _Seen:
         rows: dict[str, Evidence] = {}
         for one in ordered:
             rows.setdefault(one.figure, one)
-        strained = next(
-            (
-                each.strained
-                for stage in self._stages[load]
-                for each in self._findings.stages
-                if each.stage.number == stage.number and each.strained
-            ),
-            None,
-        )
-        if strained:
+        if self._strained(load):
             named, hosts = None, []
             sentence = (
                 "Why it tipped is not told: the generator itself was the bottleneck at "
@@ -290,6 +303,11 @@ class _Seen:
             sentence = self._none(ordered, load, unwatched)
         evidence = list(rows.values())[:_ROWS]
         return Cause(sign, self._last_held, load, named, hosts, evidence, unwatched, sentence)
+
+    def _strained(self, load: float) -> bool:
+        """Tell whether the generator was the bottleneck in a stage of this load."""
+        numbers = {stage.number for stage in self._stages[load]}
+        return any(each.stage.number in numbers and each.strained for each in self._findings.stages)
 
     def _sentence(
         self, named: Evidence, hosts: Sequence[str], ordered: Sequence[Evidence], load: float

@@ -30,6 +30,7 @@ THROTTLED = Limit(of="CPU quota", above=0.25, because="Made up.")
 BUSY = Limit(of="disk", above=0.9, because="Made up.")
 FSYNC = Limit(of="disk", above=0.01, wait=True, because="Made up.")
 SENT_AGAIN = Limit(of="network", above=0.01, because="Made up.")
+IN_LINE = Limit(of="network", above=0.005, wait=True, because="Made up.")
 FILES = Limit(of="file descriptors", above=0.95, because="Made up.")
 QUEUE = Limit(of="queue", above=100, wait=True, because="Made up.")
 MEMORY = Limit(of="memory", below=0.05, because="Made up.")
@@ -117,6 +118,10 @@ PLANTED: dict[str, tuple[FigureData, str]] = {
         figure("sent again", "ratio", SENT_AGAIN, {"a": from_load(1600, 0.0, 0.05)}),
         "the network of a could do no more",
     ),
+    "card": (
+        figure("network queue", "seconds", IN_LINE, {"a": from_load(1600, 0.0, 0.08)}, part="eth0"),
+        "the network of a could do no more",
+    ),
     "files": (
         figure("files", "ratio", FILES, {"a": from_load(1600, 0.4, 1.0)}, window=0.0),
         "the file descriptors of a were used up",
@@ -179,6 +184,60 @@ def test_a_time_is_named_before_the_queue_that_it_lengthens() -> None:
     cause = cause_of(queue, PLANTED["fsync"][0])
     assert cause.named is not None
     assert cause.named.of == "disk"
+
+
+def test_what_saturates_at_up_to_twice_the_load_of_a_knee_is_named() -> None:
+    # given a network that loses packets from 3200 leases on, and claims that leave their plateau at 1600
+    sent_again = figure("sent again", "ratio", SENT_AGAIN, {"a": from_load(3200, 0.0, 0.05)})
+    cause = cause_of(*(each for each in HEALTHY if each.name != "sent again"), sent_again)
+    # then it is named, with the load at which it was seen
+    assert cause.named is not None
+    assert (cause.named.of, cause.load, cause.named.since) == ("network", 3200, 3200)
+    assert cause.sentence.startswith(
+        "Why it tipped: the network of a could do no more. sent again was 5 % at 3200 leases, and 0 % on the plateau"
+    )
+    assert cause.sentence.endswith(" At 1600 leases nothing that was watched had saturated.")
+    assert "## Why it tipped: the knee, seen at 3,200 leases" in write_report(
+        analyse(watched(tips(), sent_again)), "md"
+    )
+
+
+def test_what_saturates_at_the_knee_is_named_before_what_does_beyond_it() -> None:
+    queue = figure("pending", "count", QUEUE, {"a": from_load(1600, 1, 300)}, window=0.0)
+    cpu = figure("CPU used", "ratio", USED, {"a": from_load(3200, 0.3, 0.99)})
+    cause = cause_of(queue, cpu)
+    assert cause.named is not None
+    assert (cause.named.of, cause.load) == ("queue", 1600)
+
+
+def test_what_saturates_at_more_than_twice_the_load_of_a_knee_explains_nothing() -> None:
+    # given a knee at 800, and a CPU that is used up at 3200
+    cpu = figure("CPU used", "ratio", USED, {"a": from_load(3200, 0.3, 0.99)})
+    first, second = analyse(watched(breaks(), cpu)).causes
+    assert (first.sign, first.named, first.load) == ("knee", None, 800)
+    assert (second.sign, second.load) == ("cliff", 3200)
+    assert second.named is not None
+
+
+def test_a_missed_threshold_says_nothing_of_larger_loads() -> None:
+    # given a target that breaks at once, and a CPU that is used up at twice that load
+    run = made_run(
+        [
+            made_stage(1, 100, {"claim.ok": [300.0] * 90, "claim.error": [300.0] * 90}),
+            made_stage(2, 200, {"claim.ok": [300.0] * 90, "claim.error": [300.0] * 90}),
+        ]
+    )
+    cpu = figure("CPU used", "ratio", USED, {"a": from_load(200, 0.1, 0.95)})
+    (cause,) = analyse(watched(run, cpu)).causes
+    assert (cause.sign, cause.named, cause.load) == ("cliff", None, 100)
+
+
+def test_a_card_s_long_queue_is_named_before_a_disk_that_is_a_little_late() -> None:
+    # given answers that wait 80 ms in a card's queue, and commits that others of the machine made longer
+    commits = figure("commit time", "seconds", FSYNC, {"a": from_load(1600, 0.002, 0.012)})
+    cause = cause_of(commits, PLANTED["card"][0])
+    assert cause.named is not None
+    assert (cause.named.of, cause.named.part) == ("network", "eth0")
 
 
 def test_a_resource_is_named_before_the_times_and_queues_that_it_lengthens() -> None:
@@ -362,7 +421,7 @@ def test_it_survives_a_file_and_is_in_every_format() -> None:
     assert (first["figure"], first["host"], first["result"]) == ("CPU used", "a", "saturated")
     markdown = write_report(analysis, "md")
     assert sentence in markdown
-    assert "## Why it tipped: the knee at 1,600 leases" in markdown
+    assert "## Why it tipped: the knee, seen at 1,600 leases" in markdown
     assert "| CPU used | a | 40 % | 97 % | – | above 90 % | saturated |" in markdown
     page = write_report(analysis, "html")
     assert sentence in page

@@ -135,7 +135,7 @@ def _cause(cause: dict[str, Any], unit: str) -> tuple[str, str]:
         for each in cause["evidence"]
     ]
     header = ["figure", "host", "on the plateau", "where it tipped", "other hosts", "limit", "result"]
-    heading = f"Why it tipped: the {cause['sign']} at {figures.number(cause['load'])} {unit}"
+    heading = f"Why it tipped: the {cause['sign']}, seen at {figures.number(cause['load'])} {unit}"
     return heading, table(header, rows, text=(0, 1, 5, 6)) if rows else ""
 
 
