@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 
-from tippingpoint.compare.pair import FIGURES_LEVEL, TIP_LEVEL
+from tippingpoint.compare.pair import CAPACITY_LEVEL, FIGURES_LEVEL
 from tippingpoint.compare.repeats import LEVEL, Figure, changes, level_figure, over_loads
 from tippingpoint.rundir.histogram import FloatArray
 
@@ -37,7 +37,12 @@ def different(random: np.random.Generator, before: int, after: int, scatter: flo
     """Compare made-up runs as compare/pair.py does, and tell whether anything differs."""
     tips, latencies = runs(random, before, scatter, 1.0)
     other_tips, other = runs(random, after, scatter, capacity)
-    (tip,) = changes([level_figure("tip", tips, other_tips)], None, TIP_LEVEL)
+    typical, other_typical = (np.exp(np.log(of).mean(axis=(1, 2))).tolist() for of in (latencies, other))
+    shown = [
+        level_figure("tip", tips.tolist(), other_tips.tolist()),
+        level_figure("typical", typical, other_typical),
+    ]
+    found = any(change.certain for change in changes(shown, None, CAPACITY_LEVEL))
     figures: list[Figure] = [
         over_loads(
             [
@@ -47,8 +52,8 @@ def different(random: np.random.Generator, before: int, after: int, scatter: flo
         )
         for number in range(FIGURES)
     ]
-    level = LEVEL if tip.certain else FIGURES_LEVEL
-    return tip.certain or any(change.certain for change in changes(figures, None, level))
+    level = LEVEL if found else FIGURES_LEVEL
+    return found or any(change.certain for change in changes(figures, None, level))
 
 
 def main() -> None:

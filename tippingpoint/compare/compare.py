@@ -30,6 +30,7 @@ from tippingpoint.compare.sentence import (
     times,
     tipping_words,
 )
+from tippingpoint.compare.typical import ramp_of
 from tippingpoint.errors import UserError
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.rundir.operations import OPERATIONS, OWN_LOAD
@@ -37,6 +38,8 @@ from tippingpoint.rundir.results import RunData
 from tippingpoint.util.durations import show_us
 from tippingpoint.util.text import show_list, show_load, show_share, show_size
 
+ALL_CALLS, TYPICAL = "all calls", "typical time"
+"""Operation and measure of the figure of all calls; see typical.py."""
 Outcome = Literal["worse", "better", "withheld", "none", "single", "apart", "published"]
 
 
@@ -65,7 +68,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Overall:
-    """One figure of one operation over all loads that all runs held: the mean of its changes."""
+    """One figure of one operation over all loads that all runs held: the mean of its changes.
+
+    The typical time of all calls (ALL_CALLS, TYPICAL) is that over the whole ramp; see typical.py.
+    """
 
     operation: str
     kind: StageKind
@@ -222,6 +228,7 @@ def compare(
             [table_of(run) for run in release.runs],
             [figure.of(begin, len(release.runs)) for figure in of_runs],
             [backs_of(analysis) for analysis in release.analyses],
+            [ramp_of(analysis) for analysis in release.analyses],
         )
         for release, begin in zip(every, accumulate([0, *counts]), strict=False)
     ]
@@ -267,6 +274,7 @@ def compare(
     parts = [
         tipping_words(names, reaches, unit),
         *_tip_words(pairs, base),
+        *_typical_words(pairs, base, unit),
         _main_words(rows, main, names, reaches, unit),
         *_contrary_words(rows, tips, main, names, unit),
         *_recovery_words(recovery, names),
@@ -358,9 +366,16 @@ def _beyond(key: Key, releases: Sequence[Release], control: Release | None) -> l
 
 def _overall(pairs: Sequence[Pair]) -> list[Overall]:
     found = [pair.overall() for pair in pairs]
+    typical = [pair.typical for pair in pairs]
+    first = [Overall(ALL_CALLS, "ramp", TYPICAL, typical)]
     return [
-        Overall(operation, kind, measure, [of.get((kind, operation, measure), NOT_COMPARED) for of in found])
-        for kind, operation, measure in dict.fromkeys(what for of in found for what in of)
+        *(first if any(one is not NOT_COMPARED for one in typical) else []),
+        *(
+            Overall(
+                operation, kind, measure, [of.get((kind, operation, measure), NOT_COMPARED) for of in found]
+            )
+            for kind, operation, measure in dict.fromkeys(what for of in found for what in of)
+        ),
     ]
 
 
@@ -418,6 +433,21 @@ def _tip_words(pairs: Sequence[Pair], base: str) -> list[str]:
         else:
             said.append(f"that {pair.name} tips at {span} is no more than repeats differ by")
     return said
+
+
+def _typical_words(pairs: Sequence[Pair], base: str, unit: str) -> list[str]:
+    """Say how many times as long a typical call takes, where that is certain and tipping points do not contradict."""
+    return [
+        f"a typical call of {pair.name} {_up_to(pair, unit)} takes {times(one.change)} the time of {base} "
+        f"(95 % {times(one.low)} to {times(one.high)})"
+        for pair in pairs
+        if (one := pair.typical).judgement in ("worse", "better")
+        and pair.tip in ("same", "unsure", one.judgement)
+    ]
+
+
+def _up_to(pair: Pair, unit: str) -> str:
+    return f"up to {show_size(pair.typical_to)} {unit}"
 
 
 def _control_words(pairs: Sequence[Pair], control: Release | None, base: str) -> str:
@@ -541,7 +571,8 @@ def _changes(
             if judgement in found and against.change is not None:
                 who = f"{titles[number]}: " if len(titles) > 2 else ""
                 weight = 1e9 + (1e6 if one.measure in RATES else 0) + abs(against.change)
-                found[judgement].append((weight, who + _overall_words(one, against)))
+                weight += 1e11 if one.measure == TYPICAL else 0
+                found[judgement].append((weight, who + _overall_words(one, against, pairs[number - 1], unit)))
     for one in recovery:
         for number, against in enumerate(one.against, start=1):
             judgement = "withheld" if against.withheld else against.judgement
@@ -559,9 +590,11 @@ def _changes(
     return worse, better, withheld
 
 
-def _overall_words(one: Overall, against: Against) -> str:
+def _overall_words(one: Overall, against: Against, pair: Pair, unit: str) -> str:
     kind = "" if one.kind == "ramp" else f" of {one.kind}s"
     what = f"{one.operation} {one.measure.replace('_', ' ')} over all loads{kind}"
+    if one.measure == TYPICAL:
+        what = f"a typical call {_up_to(pair, unit)}"
     if one.measure in RATES:
         more = "more" if (against.change or 0.0) > 0 else "less"
         return f"{what}: {show_share(abs(against.change or 0.0))} {more}"
@@ -641,6 +674,10 @@ def _show_loads(sizes: Sequence[float], unit: str, kind: StageKind) -> str:
     return f"{before}{show_list([show_size(size) for size in sizes])} {unit}"
 
 
+def _has_typical(pairs: Sequence[Pair]) -> bool:
+    return any(pair.typical is not NOT_COMPARED for pair in pairs)
+
+
 def _summary(rows: Sequence[Row], pairs: Sequence[Pair], names: Sequence[str], unit: str) -> str:
     if not pairs:
         return ""
@@ -649,7 +686,10 @@ def _summary(rows: Sequence[Row], pairs: Sequence[Pair], names: Sequence[str], u
     at_held = [(row, number) for row in rows for number in range(len(pairs)) if row.against[number].judgement]
     beyond = sum(bool(against.beyond) for row in rows for against in row.against)
     if not at_held:
-        return f"No load of {names[0]} that another run measured was held by both, so only tipping points are judged."
+        judged = "tipping points and the typical call" if _has_typical(pairs) else "tipping points"
+        return (
+            f"No load of {names[0]} that another run measured was held by both, so only {judged} are judged."
+        )
     if not any(pair.repeated for pair in pairs):
         return (
             "One run each tells nothing of how runs of one release differ. So no figure is called worse or better, "

@@ -1,4 +1,4 @@
-"""Compares two releases: where they tip, and every figure at loads that all of their runs held."""
+"""Compares two releases: where they tip, a typical call, and every figure at loads that all of their runs held."""
 
 from __future__ import annotations
 
@@ -26,12 +26,15 @@ from tippingpoint.compare.repeats import (
     tip_level,
 )
 from tippingpoint.compare.resources import Ratio, ResourceComparison
+from tippingpoint.compare.typical import Ramp, parts_of, typical_figure
 from tippingpoint.plan.fields import StageKind
 
-TIP_SHARE = 0.5
-"""The share of 1 - LEVEL that is kept for the tipping point. The figures get it too where that differs for certain."""
-TIP_LEVEL = 1 - (1 - LEVEL) * TIP_SHARE
-FIGURES_LEVEL = 1 - (1 - LEVEL) * (1 - TIP_SHARE)
+CAPACITY_SHARE = 0.8
+"""The share of 1 - LEVEL that is kept for what shows capacity: the tipping point and the typical call, together.
+
+The figures get it too where one of these differs."""
+CAPACITY_LEVEL = 1 - (1 - LEVEL) * CAPACITY_SHARE
+FIGURES_LEVEL = 1 - (1 - LEVEL) * (1 - CAPACITY_SHARE)
 SAME_SHARE = 0.001
 """Rates that differ by less than one in a thousand, for certain, are the same."""
 _SWAPPED: dict[Judgement, Judgement] = {"worse": "better", "better": "worse"}
@@ -76,6 +79,8 @@ class Side:
     """Each figure of the comparison, with the levels of this release's runs alone."""
     backs: list[dict[str, Back]]
     """When the target was back, by kind of fault, in each run."""
+    ramps: list[Ramp]
+    """How long a typical call took at each step of each run."""
 
 
 class Pair:
@@ -100,9 +105,13 @@ class Pair:
         """The ratio of the loads at which they tip; None without repeats, or if one is unknown."""
         self.control_differs = False
         """Whether the first release differs from its own control for certain."""
-        self._compare_tips()
+        self.typical = NOT_COMPARED
+        """How long a typical call took; not compared without repeats or a ramp in common."""
+        self.typical_to = 0.0
+        """The largest load that `typical` is about."""
+        decided = self._compare_capacity()
         figures = self._figures(beyond) if self.repeated else {}
-        level = FIGURES_LEVEL if self.tip == "unsure" and self.tip_change is not None else LEVEL
+        level = LEVEL if decided else FIGURES_LEVEL
         over_all = {what: _over_loads(list(of.values())) for what, of in figures.items()}
         self._overall = self._tested(over_all, level)
         """By what it is, each figure's change over all loads."""
@@ -197,31 +206,56 @@ class Pair:
         certain = change.certain and not change.withheld and far
         return Ratio(change.change, change.low, change.high, certain)
 
-    def _compare_tips(self) -> None:
+    def _compare_capacity(self) -> bool:
+        """Compare where both tip and how long a typical call took; tell whether figures need no share of the chance.
+
+        That is so where one of the two differs, or where neither can be compared.
+        """
         base, other = self._base.release, self._other.release
-        again = self._control.release.reaches if self._control is not None else []
         same_thresholds = len({str(_thresholds(release)) for release in (base, other)}) == 1
         if not self.repeated:
             self.tip = tips_against(base.reach, other.reach, same_thresholds=same_thresholds)
-            return
-        before = [*base.reaches, *again]
+            return True
+        tip, typical = self._tips(same_thresholds), self._typical()
+        both: dict[str, _Both] = {"tip": tip} if tip is not None else {}
+        both |= {"typical": typical} if typical is not None else {}
+        found = self._tested(both, CAPACITY_LEVEL)
+        own = {what: (alone, None) for what, (_, alone) in both.items() if alone is not None}
+        self.control_differs = any(change.certain for change in self._tested(own, CAPACITY_LEVEL).values())
+        if "tip" in found:
+            self.tip_change = found["tip"]
+            judgement = judged(self.tip_change, 1 / (1 + self._tolerance), 1 + self._tolerance)
+            self.tip = _SWAPPED.get(judgement, "unsure")  # a higher load is better
+        if "typical" in found:
+            self.typical = self._judged(found["typical"], "", 0.0, 0.0)
+        return not found or any(one in _SWAPPED for one in (self.tip, self.typical.judgement))
+
+    def _tips(self, same_thresholds: bool) -> _Both | None:
+        """Return where both tip as a figure; None if it is not known of all runs, or the same for all."""
+        again = self._control.release.reaches if self._control is not None else []
+        before, after = [*self._base.release.reaches, *again], self._other.release.reaches
         known = all(
             comparable_tips(one, another, same_thresholds=same_thresholds)
             for one in before
-            for another in other.reaches
+            for another in after
         )
-        figure = tip_level(before, other.reaches)
+        figure = tip_level(before, after)
         if not known or figure is None:
-            return
-        if len({(reach.held, reach.broken) for reach in (*before, *other.reaches)}) == 1:
+            return None
+        if len({(reach.held, reach.broken) for reach in (*before, *after)}) == 1:
             self.tip = "same"
-            return
-        alone = tip_level(base.reaches, again) if again else None
-        own = [alone] if alone is not None else None
-        (self.tip_change,) = changes([figure], own, TIP_LEVEL)
-        self.control_differs = any(change.certain for change in changes(own or [], None, TIP_LEVEL))
-        found = judged(self.tip_change, 1 / (1 + self._tolerance), 1 + self._tolerance)
-        self.tip = _SWAPPED.get(found, "unsure")  # a higher load is better
+            return None
+        return figure, tip_level(self._base.release.reaches, again) if again else None
+
+    def _typical(self) -> _Both | None:
+        first, other = self._base.ramps, self._other.ramps
+        again = self._control.ramps if self._control is not None else []
+        parts = parts_of([*first, *again, *other])
+        if not parts:
+            return None
+        self.typical_to = max(first[0][step].size for step, _ in parts)
+        alone = typical_figure(parts, first, again) if again else None
+        return typical_figure(parts, [*first, *again], other), alone
 
     def _tested(self, figures: Mapping[_What, _Both], level: float) -> dict[_What, Change]:
         own = [alone for _, alone in figures.values() if alone is not None]

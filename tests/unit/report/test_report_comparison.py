@@ -99,7 +99,7 @@ def test_a_comparison_leads_with_its_sentence_and_what_got_worse(tmp_path: Path)
     assert {"chart-load-claim", "chart-load-extend", "chart-rate-extend"} <= ids(page)
     markdown = write_comparison(comparison, "md")
     assert "❌ got worse" in markdown
-    assert "## Figures over all loads that all runs held" in markdown
+    assert "## Figures over all loads" in markdown
     assert "| claim | 2,000 | p50 |" in markdown
     assert len(markdown.encode()) < LIMIT
 

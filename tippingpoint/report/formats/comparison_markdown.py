@@ -40,7 +40,7 @@ def render_comparison(document: dict[str, Any]) -> str:
         ),
         section("Withheld, as the control differs as much", bullets(document["withheld"])),
         section("Not comparable", bullets(document["not_comparable"])),
-        section("Figures over all loads that all runs held", _overall(document)),
+        section("Figures over all loads", _overall(document)),
         section("Recovery: how long until all was as before a fault", _recovery(document)),
         section("Figures", _figures(document)),
         section("Resource use of the targets", _resources(document)),
