@@ -447,7 +447,7 @@ def _typical_words(pairs: Sequence[Pair], base: str, unit: str) -> list[str]:
 
 
 def _up_to(pair: Pair, unit: str) -> str:
-    return f"up to {show_size(pair.typical_to)} {unit}"
+    return f"up to {pair.typical_to:,} {unit}"
 
 
 def _control_words(pairs: Sequence[Pair], control: Release | None, base: str) -> str:

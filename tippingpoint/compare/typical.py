@@ -2,10 +2,10 @@
 
 A percentile at one load scatters a lot, and so does the step of a ramp at which a run tips. The mean of all latencies
 scatters less. A target with less capacity answers later at each load, and past its cliff a queue makes all calls late.
-So this one figure shows small differences of capacity that no other figure shows.
+So this one figure shows differences of capacity that no other figure shows.
 
-It may count loads past a cliff, where others are not judged, because every call was answered there and all runs had
-the same ramp so far. Where calls failed instead, latencies say nothing: those that fail fast wait for nothing.
+It counts loads past a cliff too, where other figures are not judged. Calls were answered there, and all runs had the
+same ramp so far. It ends where calls failed instead: a target that fails fast is not quicker.
 """
 
 from __future__ import annotations
@@ -53,31 +53,24 @@ def ramp_of(analysis: Analysis) -> Ramp:
     if run.manifest.timeline == "order":
         return []  # it is unknown for how long loads were held
     faults = fault_times(run.events)
+    operations = [name for name in run.operations if name not in OWN_CALLS]
     ramp: Ramp = []
     for found in analysis.findings.stages:
         stage = found.stage
         disturbed = any(stage.overlaps(begin, until) for begin, until, _ in faults)
-        if stage.kind != "ramp" or disturbed or not _is_answered(found):
+        if stage.kind != "ramp" or disturbed or not _is_answered(found, operations):
             break
-        calls: dict[str, tuple[float, float]] = {}
-        for operation in run.operations:
-            latencies = freed_costs(stage, operation)
-            if operation not in OWN_CALLS and latencies.total:
-                calls[operation] = _typical(latencies)
+        measured = {name: freed_costs(stage, name) for name in operations}
+        calls = {name: _typical(latencies) for name, latencies in measured.items() if latencies.total}
         ramp.append(Step(stage.size, (stage.end or 0.0) - (stage.hold_begin or 0.0), calls))
     return ramp
 
 
-def _is_answered(found: StageFindings) -> bool:
+def _is_answered(found: StageFindings, operations: Sequence[str]) -> bool:
     stage = found.stage
     if found.cut_short or found.late_by_us or found.leader_changed:
         return False
-    operations = {name.partition(".")[0] for name in stage.histograms}
-    return all(
-        stage.failures(operation) <= FEW * stage.attempts(operation)
-        for operation in operations
-        if operation not in OWN_CALLS
-    )
+    return all(stage.failures(name) <= FEW * stage.attempts(name) for name in operations)
 
 
 def _typical(latencies: Histogram) -> tuple[float, float]:

@@ -89,7 +89,10 @@ def test_a_comparison_leads_with_its_sentence_and_what_got_worse(tmp_path: Path)
     assert [run["label"] for run in document["runs"]] == ["before", "after"]
     page = page_of(comparison)
     verdict = said(page, "verdict")
-    assert verdict.startswith("✕ got worse before and after tip beyond 4,000 leases; claim p50 ")
+    assert verdict.startswith(
+        "✕ got worse before and after tip beyond 4,000 leases; a typical call of after up to 4,000 leases takes 1.7"
+    )
+    assert "); claim p50 " in verdict
     assert comparison.sentence in verdict
     assert comparison.changes in said(page, "verdict")
     assert "One line per release, the mean of its runs" in said(page, "load")
