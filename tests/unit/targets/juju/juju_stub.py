@@ -115,11 +115,15 @@ def certificates(kind: Certificate = "valid") -> ControllerCertificates:
 
 @asynccontextmanager
 async def stub(
-    answer: Callable[[Peer, dict[str, Any]], None] = obliging, kind: Certificate = "valid", port: int = 0
+    answer: Callable[[Peer, dict[str, Any]], None] = obliging,
+    kind: Certificate = "valid",
+    port: int = 0,
+    tls: ssl.TLSVersion = ssl.TLSVersion.MAXIMUM_SUPPORTED,
 ) -> AsyncIterator[Stub]:
-    """A running server."""
+    """A running server, of this version of TLS at most."""
     made = certificates(kind)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.maximum_version = tls
     with tempfile.NamedTemporaryFile("w", suffix=".pem") as pem:
         pem.write(made.cert + made.key)
         pem.flush()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from tippingpoint.errors import UserError
 from tippingpoint.targets.juju.api.errors import ConnectionLost
 from tippingpoint.targets.juju.api.readiness import READ, WRITE, Readiness
+from tippingpoint.targets.juju.api.resumption import Resumption
 from tippingpoint.targets.juju.api.stream import why
 from tippingpoint.targets.juju.api.websocket import Upgrade, WebSocketError
 from tippingpoint.util.network_errors import CLOSED
@@ -38,10 +39,10 @@ _IDLE = 60
 class Server:
     """One address of a controller, and the client's memory of it."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, context: ssl.SSLContext) -> None:
         self.address = address
         self.host, self.port = split_address(address)
-        self.session: ssl.SSLSession | None = None
+        self.resumption = Resumption(context, SERVER_NAME)
         self.failed = float("-inf")
         """Moment of its last failure on the monotonic clock; minus infinity after a success."""
         self.dialling = 0
@@ -71,11 +72,11 @@ class Controller:
     def __init__(self, addresses: Sequence[str], ca: str) -> None:
         if not addresses:
             raise UserError("addresses", "none", '"HOST:PORT" of at least one server')
-        self.servers = [Server(address) for address in dict.fromkeys(addresses)]
-        self._spare: list[Server] = []
-        self._next = 0
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.servers = [Server(address, self.context) for address in dict.fromkeys(addresses)]
+        self._spare: list[Server] = []
+        self._next = 0
         try:
             self.context.load_verify_locations(cadata=ca)
         except (ssl.SSLError, ValueError) as problem:
@@ -84,7 +85,8 @@ class Controller:
     def learn(self, addresses: Sequence[str]) -> None:
         """Remember servers that the controller itself named. They are tried if no other answers."""
         known = {server.address for server in (*self.servers, *self._spare)}
-        self._spare += [Server(address) for address in dict.fromkeys(addresses) if address not in known]
+        new = [address for address in dict.fromkeys(addresses) if address not in known]
+        self._spare += [Server(address, self.context) for address in new]
 
     def pick(self, tried: Sequence[Server]) -> Server | None:
         """Return the next server to dial, round robin, recent failures last; None when all were tried."""
@@ -318,12 +320,7 @@ class Dial:
         self._gate.readiness.forget(self._fd)
         self._fd = -1
         plain, self._plain = self._plain, None
-        self._tls = self._controller.context.wrap_socket(
-            plain,
-            do_handshake_on_connect=False,
-            server_hostname=SERVER_NAME,
-            session=self._server.session,
-        )
+        self._tls = self._server.resumption.wrap(plain)
         self._fd = self._tls.fileno()
         self._gate.readiness.watch(self._fd, self, READ)
         self._shake_hands(self._tls)
@@ -347,7 +344,7 @@ class Dial:
         server.failed = float("-inf")
         if not tls.session_reused:
             # A TLS 1.3 ticket arrives after the handshake, and before the first answer at the latest.
-            server.session = tls.session
+            server.resumption.keep(tls.session)
         self.over = True
         self._leave()
         self._tls = None
