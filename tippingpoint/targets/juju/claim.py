@@ -32,6 +32,7 @@ from tippingpoint.targets.juju.api.errors import (
 )
 from tippingpoint.targets.juju.api.model import ask, log_in
 from tippingpoint.targets.juju.hollow import HollowFleet, application_name
+from tippingpoint.util.bound import Bound
 from tippingpoint.workloads.claim.target import Holding
 from tippingpoint.workloads.load import OnProgress, TargetFacts
 
@@ -81,7 +82,7 @@ class _Leases(ABC):
         key = _key(lease, holder)
         self.disconnect(lease, holder)
         identity = self._identity(self._application(lease), holder)
-        dialling = self._client.login(identity, self._model, partial(self._lost, key, lost), begun)
+        dialling = self._client.login(identity, self._model, Bound(_Leases._lost, self, key, lost), begun)
         self._dialling[key] = dialling
         dialling.add_done_callback(partial(self._dialled, key))
         return dialling
@@ -171,7 +172,7 @@ class _Leases(ABC):
             return  # lost in the meantime: the unit claims when it is connected again
         call = connection.call(_FACADE, "BlockUntilLeadershipReleased", {"Name": self._application(lease)})
         self._waits[key] = call
-        call.add_done_callback(partial(self._answered, key, released))
+        call.add_done_callback(Bound(_Leases._answered, self, key, released))
 
     def _answered(self, key: int, released: Callable[[], None], call: Future[Any]) -> None:
         # Always retrieved, or asyncio reports it on standard error.

@@ -25,6 +25,7 @@ from tippingpoint.plan.claim import CLAIM_OPERATIONS, MAX_LEASES, ClaimWorkload,
 from tippingpoint.plan.read import AnyStage, Plan
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.util.backoff import backoff
+from tippingpoint.util.bound import Bound
 from tippingpoint.workloads.calls import Call, Calls
 from tippingpoint.workloads.claim.churn import HELD_FOR, Turns
 from tippingpoint.workloads.claim.target import (
@@ -451,7 +452,7 @@ class ClaimLoad:
             return
         assert self._connections is not None
         begun = partial(self._calls.its_turn_came, self._calls.next_number)
-        lost = partial(self._connection_lost, unit, self._generation)
+        lost = Bound(ClaimLoad._connection_lost, self, unit, self._generation)
         future = self._connections.connect(unit.number, unit.holder, begun, lost)
         self._calls.add(unit, "connect", future, intended, unit.ready, self._connect_answered, queued=True)
 
@@ -597,7 +598,7 @@ class ClaimLoad:
                 return  # it could not be told of a release
             self._set_waiting(unit, True)
             self._target.watch_release(
-                unit.number, unit.holder, partial(self._released, unit, self._generation)
+                unit.number, unit.holder, Bound(ClaimLoad._released, self, unit, self._generation)
             )
             return
         self._calls.end(call, "ok", now)
