@@ -17,6 +17,8 @@ from tippingpoint.targets.juju.api.stream import Stream
 _PING = b',"type":"Pinger","version":1,"request":"Ping","params":{}}'
 Result = Callable[[Any], Any]
 """Turns a response object into the value of a call's future."""
+_Pending = tuple[int, Future[Any], Call, Result | None]
+"""A call without its answer yet, which begins with the request's number."""
 _LOGIN_REQUESTS = 2
 """Request numbers used by the login."""
 
@@ -28,6 +30,7 @@ class Connection:
         "_closed",
         "_last",
         "_loop",
+        "_others",
         "_pending",
         "_ping",
         "_stream",
@@ -56,7 +59,9 @@ class Connection:
         self._closed = closed
         self._unused = unused
         self._stream: Stream | None = stream
-        self._pending: dict[int, tuple[Future[Any], Call, Result | None]] | None = None
+        self._pending: _Pending | None = None
+        self._others: dict[int, _Pending] | None = None
+        """Calls beside that one. Most connections never have two, and a dict takes as much as all else here."""
         self._last = _LOGIN_REQUESTS
         self._ping = 0
         stream.owner = self
@@ -106,8 +111,11 @@ class Connection:
             body += b',"id":' + orjson.dumps(entity)
         self._last = number = self._last + 1
         if self._pending is None:
-            self._pending = {}
-        self._pending[number] = future, call, result
+            self._pending = number, future, call, result
+        else:
+            if self._others is None:
+                self._others = {}
+            self._others[number] = number, future, call, result
         self._stream.send(b'{"request-id":%d%b%b}' % (number, call.head, body))
         return future
 
@@ -150,10 +158,14 @@ class Connection:
         if number == self._ping:
             self._ping = 0
             return
-        waiting = self._pending.pop(number, None) if self._pending else None
-        if waiting is None or waiting[0].done():
+        waiting = self._pending
+        if waiting is not None and waiting[0] == number:
+            self._pending = None
+        else:
+            waiting = self._others.pop(number, None) if self._others else None
+        if waiting is None or waiting[1].done():
             return
-        future, call, result = waiting
+        _, future, call, result = waiting
         if error := reply.get("error"):
             future.set_exception(reply_error(error, reply, call.facade, call.request))
         elif result is None:
@@ -174,9 +186,10 @@ class Connection:
 
     def _end(self, reason: str) -> None:
         closed, self._closed = self._closed, None
-        pending, self._pending = self._pending, None
+        pending = [*(self._others or {}).values(), *((self._pending,) if self._pending is not None else ())]
+        self._pending = self._others = None
         self._unused(self)
-        for future, _, _ in (pending or {}).values():
+        for _, future, _, _ in pending:
             if not future.done():
                 future.set_exception(ConnectionLost(self.server, reason))
         if closed is not None:
