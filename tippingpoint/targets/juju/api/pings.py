@@ -13,7 +13,7 @@ drops an agent that sends none for 3 minutes (maxClientPingInterval in apiserver
 PATIENCE = 30.0
 """Seconds a ping may stay unanswered before the connection counts as lost (pingTimeout in api/apiclient.go)."""
 _GRAIN = 0.1
-"""Seconds by which pings may be late, so that one timer serves many connections."""
+"""Seconds by which pings may be late or early, so that one timer serves many connections."""
 _OURS = 1.0
 """Seconds of our own lateness after which a missing answer may be our fault: it may lie unread in the socket."""
 
@@ -37,22 +37,30 @@ class Pinged(Protocol):
 class PingClock:
     """Pings connections until they are closed. `patience` is shorter than `period`, both in seconds.
 
-    Both are the same for all connections, so two queues are always sorted.
+    Both are the same for all connections, so two queues are always sorted. Connections that are due at almost the same
+    time share an entry.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, period: float, patience: float) -> None:
         self._loop = loop
         self._period = period
         self._patience = patience
-        self._due: deque[tuple[float, Pinged]] = deque()
+        self._grain = min(_GRAIN, period)
+        self._due: deque[tuple[float, list[Pinged]]] = deque()
         self._expected: deque[tuple[float, Pinged, int]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, connection: Pinged) -> None:
         """Ping a connection from now on, for the first time after one period."""
-        self._due.append((time.monotonic() + self._period, connection))
+        self._ping_at(time.monotonic() + self._period, connection)
         if self._timer is None:
             self._arm()
+
+    def _ping_at(self, moment: float, connection: Pinged) -> None:
+        if self._due and moment - self._due[-1][0] < self._grain:
+            self._due[-1][1].append(connection)
+        else:
+            self._due.append((moment, [connection]))
 
     def close(self) -> None:
         """Stop pinging."""
@@ -66,7 +74,7 @@ class PingClock:
         moments = [queue[0][0] for queue in (self._due, self._expected) if queue]
         self._timer = None
         if moments:
-            delay = max(min(moments) - time.monotonic(), min(_GRAIN, self._period))
+            delay = max(min(moments) - time.monotonic(), self._grain)
             self._timer = self._loop.call_later(delay, self._tick)
 
     def _tick(self) -> None:
@@ -80,9 +88,10 @@ class PingClock:
             else:
                 connection.unreachable(self._patience)
         while self._due and self._due[0][0] <= now:
-            _, connection = self._due.popleft()
-            ping = connection.ping()
-            if ping is not None:
-                self._due.append((now + self._period, connection))
-                self._expected.append((now + self._patience, connection, ping))
+            _, connections = self._due.popleft()
+            for connection in connections:
+                ping = connection.ping()
+                if ping is not None:
+                    self._ping_at(now + self._period, connection)
+                    self._expected.append((now + self._patience, connection, ping))
         self._arm()
