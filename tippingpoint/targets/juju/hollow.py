@@ -164,10 +164,11 @@ class HollowFleet:
         ApiError with the application's name, or ConnectionLost.
         """
         admin = await self._administrator()
+        # A unit's name is kept for as long as its unit: it is made once.
+        wanted = {name: [f"{name}/{number}" for number in range(units)] for name in applications}
         try:
-            await self._deploy(admin, applications, units, progress)
-            wanted = [f"{name}/{number}" for name in applications for number in range(units)]
-            await self._set_passwords(admin, wanted, progress)
+            await self._deploy(admin, wanted, units, progress)
+            await self._set_passwords(admin, [unit for named in wanted.values() for unit in named], progress)
         except BaseException:
             # Part of it may have been created: read the status again next time.
             self._forget()
@@ -223,12 +224,12 @@ class HollowFleet:
         return HollowMachineSpec(instance_id(self._prefix, self._worker, number), str(address))
 
     async def _deploy(
-        self, admin: ModelAdmin, applications: Sequence[str], units: int, progress: Progress
+        self, admin: ModelAdmin, wanted: Mapping[str, Sequence[str]], units: int, progress: Progress
     ) -> None:
-        have = {name: sum(f"{name}/{n}" in self._machine_of for n in range(units)) for name in applications}
-        missing = [name for name in applications if have[name] < units]
-        done = len(applications) - len(missing)
-        progress("applications", done, len(applications))
+        have = {name: sum(unit in self._machine_of for unit in named) for name, named in wanted.items()}
+        missing = [name for name in wanted if have[name] < units]
+        done = len(wanted) - len(missing)
+        progress("applications", done, len(wanted))
         while missing:
             machine = await self._machine_with_room(admin, units, len(missing), progress)
             fitting = max(1, (UNITS_PER_MACHINE - machine.units) // units)
@@ -238,12 +239,12 @@ class HollowFleet:
             for name in batch:
                 if have[name]:
                     await admin.add_units(name, units - have[name], [machine.number])
-                for number in range(units):
-                    if f"{name}/{number}" not in self._machine_of:
-                        self._machine_of[f"{name}/{number}"] = machine
+                for unit in wanted[name]:
+                    if unit not in self._machine_of:
+                        self._machine_of[unit] = machine
                         machine.units += 1
             done += len(batch)
-            progress("applications", done, len(applications))
+            progress("applications", done, len(wanted))
 
     async def _machine_with_room(
         self, admin: ModelAdmin, units: int, applications: int, progress: Progress

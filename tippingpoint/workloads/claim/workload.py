@@ -82,7 +82,7 @@ class Unit:
 
     def __init__(self, lease: int, holder: int, generation: int) -> None:
         self.lease = lease
-        self.number = generation * MAX_LEASES + lease
+        self.number = generation * MAX_LEASES + lease if generation else lease
         """The lease's number at the target: numbers of an abandoned generation are never used again."""
         self.holder = holder
         self.generation = generation
