@@ -7,7 +7,6 @@ import time
 from asyncio import Future
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 from tippingpoint.rundir.recorder import Recorder
@@ -36,6 +35,27 @@ class Call(Generic[Subject]):
     """Whether it waits for its turn: `sent` is then when we requested it, and no answer is due yet."""
     delay: float
     """Seconds by which it was sent late because the generator was late."""
+    calls: Calls[Subject]
+    number: int
+    """Its number among its worker's calls."""
+
+    def __call__(self, future: Future[Any]) -> None:
+        """Count the call, as its future has ended."""
+        self.calls.answered(self.number, future)
+
+
+class Turn(Generic[Subject]):
+    """The turn of a queued call, to be called when it has come. A load has one for each connection that waits."""
+
+    __slots__ = ("_calls", "_number")
+
+    def __init__(self, calls: Calls[Subject], number: int) -> None:
+        self._calls = calls
+        self._number = number
+
+    def __call__(self) -> None:
+        """Start the service time of the call."""
+        self._calls.its_turn_came(self._number)
 
 
 class Calls(Generic[Subject]):
@@ -88,9 +108,9 @@ class Calls(Generic[Subject]):
         return 0.0 if due is None else max(0.0, time.monotonic() - due)
 
     @property
-    def next_number(self) -> int:
-        """The number that the next call will have, for `its_turn_came`."""
-        return self._number + 1
+    def next_turn(self) -> Turn[Subject]:
+        """The turn of the call that will be added next."""
+        return Turn(self, self._number + 1)
 
     def silence(self, since: float, now: float, due: float, operations: Collection[str]) -> float:
         """Return for how many seconds none of these operations was answered before `now`, while one was due.
@@ -125,8 +145,9 @@ class Calls(Generic[Subject]):
         if ready > intended:
             delay += self._pulse.stopped(intended, ready)
         self._number = number = self._number + 1
-        self._calls[number] = Call(subject, operation, intended, sent, future, ended, timed, queued, delay)
-        future.add_done_callback(partial(self._answered, number))
+        call = Call(subject, operation, intended, sent, future, ended, timed, queued, delay, self, number)
+        self._calls[number] = call
+        future.add_done_callback(call)
 
     def its_turn_came(self, number: int) -> None:
         """Start the service time of a queued call; its response time has been running since it was due."""
@@ -225,7 +246,7 @@ class Calls(Generic[Subject]):
         now = time.monotonic()
         for number, call in list(self._calls.items()):
             if call.future.done():  # its callback would come a moment later
-                self._answered(number, call.future)
+                self.answered(number, call.future)
                 continue
             del self._calls[number]
             if now - call.intended > older_than:
@@ -242,9 +263,10 @@ class Calls(Generic[Subject]):
     def _timed_out(self, call: Call[Subject], now: float) -> None:
         self.end(call, "timeout", now, "no answer when the load ended")
 
-    def _answered(self, number: int, future: Future[Any]) -> None:
+    def answered(self, number: int, future: Future[Any]) -> None:
+        """Have a call counted whose future has ended, unless it was counted already, or abandoned."""
         if not future.cancelled():
             future.exception()  # mark it as retrieved, or asyncio would complain on standard error
         call = self._calls.pop(number, None)
-        if call is not None:  # else it was counted already, or abandoned
+        if call is not None:
             call.ended(call, time.monotonic())

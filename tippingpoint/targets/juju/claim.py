@@ -16,7 +16,6 @@ import random
 from abc import ABC, abstractmethod
 from asyncio import Future
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 from tippingpoint.errors import Limited, OperationFailed, TargetError
@@ -84,10 +83,11 @@ class _Leases(ABC):
         identity = self._identity(self._application(lease), holder)
         dialling = self._client.login(identity, self._model, Bound(_Leases._lost, self, key, lost), begun)
         self._dialling[key] = dialling
-        dialling.add_done_callback(partial(self._dialled, key))
+        dialling.add_done_callback(Bound(_Leases._dialled, self, lease, holder))
         return dialling
 
-    def _dialled(self, key: int, dialling: Future[Connection]) -> None:
+    def _dialled(self, lease: int, holder: int, dialling: Future[Connection]) -> None:
+        key = _key(lease, holder)
         wanted = self._dialling.get(key) is dialling
         if wanted:
             del self._dialling[key]

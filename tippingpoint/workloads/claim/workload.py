@@ -451,9 +451,8 @@ class ClaimLoad:
         if unit.generation != self._generation or self._stopped:
             return
         assert self._connections is not None
-        begun = partial(self._calls.its_turn_came, self._calls.next_number)
         lost = Bound(ClaimLoad._connection_lost, self, unit, self._generation)
-        future = self._connections.connect(unit.number, unit.holder, begun, lost)
+        future = self._connections.connect(unit.number, unit.holder, self._calls.next_turn, lost)
         self._calls.add(unit, "connect", future, intended, unit.ready, self._connect_answered, queued=True)
 
     def _connect_again(self, unit: Unit, intended: float, moment: float) -> None:

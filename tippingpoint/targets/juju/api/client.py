@@ -79,7 +79,7 @@ class ApiClient:
         self._shut = True
         self._pings.close()
         for login in list(self._logins):
-            login.give_up(ConnectionLost(self._controller.servers[0].address, "the client is closed"))
+            login.failed(ConnectionLost(self._controller.servers[0].address, "the client is closed"))
         for number, connection in enumerate(list(self._open)):
             connection.close()
             if number % _AT_A_TIME == _AT_A_TIME - 1:

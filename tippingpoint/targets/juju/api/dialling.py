@@ -11,6 +11,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from tippingpoint.errors import UserError
 from tippingpoint.targets.juju.api.errors import ConnectionLost
@@ -171,24 +172,34 @@ class Gate:
             self.worked(since)
 
 
+class Dialler(Protocol):
+    """The owner of a dial, which is told once how it ended."""
+
+    def opened(self, socket: ssl.SSLSocket, server: Server, rest: bytes) -> None:
+        """Receive the socket, still watched in the dial's name, and the bytes that followed the handshake."""
+        ...
+
+    def failed(self, error: ConnectionLost) -> None:
+        """Receive the reason for which the last server did not answer."""
+        ...
+
+
 class Dial:
     """The opening of one WebSocket: servers are tried one after the other until one answers.
 
-    `begun()` is called when the gate admits the first dial. A dial ends with one call of `opened(socket, server,
-    bytes after the handshake)` or of `failed(error)`, or with neither after `give_up`. A socket handed to `opened` is
-    still watched in the dial's name.
+    `begun()` is called when the gate admits the first dial. After `give_up` the owner is told nothing. Tens of
+    thousands may wait at the gate at once: a dial is small until it begins.
     """
 
     __slots__ = (
         "_begun",
         "_controller",
-        "_failed",
         "_fd",
         "_gate",
         "_inside",
         "_last",
         "_lookup",
-        "_opened",
+        "_owner",
         "_path",
         "_plain",
         "_server",
@@ -204,17 +215,15 @@ class Dial:
         gate: Gate,
         controller: Controller,
         path: str,
-        opened: Callable[[ssl.SSLSocket, Server, bytes], None],
-        failed: Callable[[ConnectionLost], None],
+        owner: Dialler,
         begun: Callable[[], None] | None = None,
     ) -> None:
         self._begun = begun
         self._gate = gate
         self._controller = controller
         self._path = path
-        self._opened = opened
-        self._failed = failed
-        self._tried: list[Server] = []
+        self._owner = owner
+        self._tried: tuple[Server, ...] = ()
         self._server: Server | None = None
         self._plain: socket.socket | None = None
         self._tls: ssl.SSLSocket | None = None
@@ -233,7 +242,7 @@ class Dial:
         if server is None:
             self.over = True
             assert self._last is not None
-            self._failed(self._last)
+            self._owner.failed(self._last)
             return False
         if server.dialling >= self._controller.most_at_once():
             return False
@@ -243,7 +252,7 @@ class Dial:
         server.dialling += 1
         self._inside = True
         self._server = server
-        self._tried.append(server)
+        self._tried = (*self._tried, server)
         self._timer = self._gate.loop.call_later(_WITHIN, self._too_slow)
         if server.endpoint is not None:
             self._connect(server.endpoint)
@@ -348,7 +357,7 @@ class Dial:
         self.over = True
         self._leave()
         self._tls = None
-        self._opened(tls, server, rest)
+        self._owner.opened(tls, server, rest)
 
     def _too_slow(self) -> None:
         self._next_server(f"no answer within {_WITHIN:g} s")
@@ -363,7 +372,7 @@ class Dial:
         self._shut()
         if last:
             self.over = True
-            self._failed(self._last)
+            self._owner.failed(self._last)
         else:
             self._gate.enter(self, again=True)
 

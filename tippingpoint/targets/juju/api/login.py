@@ -136,11 +136,7 @@ class Login:
 
     def _begin(self, begun: Callable[[], None] | None = None) -> Dial:
         path = "/api" if self._model is None else f"/model/{self._model}/api"
-        return Dial(self._logins.gate, self._controller, path, self._opened, self._fail, begun)
-
-    def give_up(self, error: ConnectionLost) -> None:
-        """End the login with an error."""
-        self._fail(error)
+        return Dial(self._logins.gate, self._controller, path, self, begun)
 
     def _ended(self, future: Future[Connection]) -> None:
         if future.cancelled():
@@ -155,12 +151,14 @@ class Login:
             stream.close()
         self._logins.over(self)
 
-    def _fail(self, error: ApiError | ConnectionLost) -> None:
+    def failed(self, error: ApiError | ConnectionLost) -> None:
+        """End the login with an error."""
         if not self.future.done():
             self.future.set_exception(error)
         self._drop()
 
-    def _opened(self, socket: SSLSocket, server: Server, rest: bytes) -> None:
+    def opened(self, socket: SSLSocket, server: Server, rest: bytes) -> None:
+        """Log in over the WebSocket that the dial has opened."""
         self._dial = None
         self._server = server
         gate = self._logins.gate
@@ -209,11 +207,11 @@ class Login:
     def lost(self, reason: str) -> None:
         """Fail the login because the stream was closed before the answer."""
         assert self._server is not None
-        self._fail(ConnectionLost(self._server.address, reason))
+        self.failed(ConnectionLost(self._server.address, reason))
 
     def _refused(self, error: ApiError) -> None:
         if error.code != REDIRECT:
-            self._fail(error)
+            self.failed(error)
             return
         info: Any = error.info
         where = cast("dict[str, Any]", info) if isinstance(info, dict) else {}
@@ -228,12 +226,14 @@ class Login:
         self._redirects += 1
         addresses = _addresses(where.get("servers"))
         if self._redirects > _MOST_REDIRECTS or not addresses:
-            self._fail(ConnectionLost(self._server.address, "redirects too often or without an address"))
+            self.failed(ConnectionLost(self._server.address, "redirects too often or without an address"))
             return
         try:
             self._controller = Controller(addresses, str(where.get("ca-cert") or ""))
         except UserError as problem:
-            self._fail(ConnectionLost(self._server.address, f"redirects to an invalid controller: {problem}"))
+            self.failed(
+                ConnectionLost(self._server.address, f"redirects to an invalid controller: {problem}")
+            )
             return
         self._logins.moved(self._model, self._controller)
         self._dial_again()
@@ -250,7 +250,7 @@ class Login:
             reason = answer.get("discharge-required-error")
             if "discharge-required" in answer or "bakery-discharge-required" in answer:
                 text = f"the controller asks for a macaroon ({reason}): expected a local user with a password"
-                self._fail(api_error(text, "macaroon discharge required", "Admin", "Login"))
+                self.failed(api_error(text, "macaroon discharge required", "Admin", "Login"))
             else:
                 self.lost("answered a login without its version")
             return
