@@ -15,6 +15,14 @@ CHART_SHIFT = 4  # 64 instead of 1024 slots per power of two
 CHART_SLOTS = SLOTS >> CHART_SHIFT
 
 
+Cells = tuple[IntArray, IntArray]
+"""The cells that have counts, once and in order, and the counts.
+
+A cell is bin * CHART_SLOTS + (slot >> CHART_SHIFT).
+"""
+NO_CELLS: Cells = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+
+
 @dataclass
 class Curve:
     """One tag over time: for each bin with samples its start, the count, and latencies in microseconds."""
@@ -26,15 +34,14 @@ class Curve:
     max: IntArray
 
 
-def curves_of(charts: Mapping[str, IntArray], bin_seconds: float) -> dict[str, Curve]:
-    """Return curves by tag, from counts by cell: bin * CHART_SLOTS + (slot >> CHART_SHIFT)."""
-    return {tag_name: curve_of(summed, bin_seconds) for tag_name, summed in sorted(charts.items())}
+def curves_of(charts: Mapping[str, Cells], bin_seconds: float) -> dict[str, Curve]:
+    """Return curves by tag."""
+    return {tag_name: curve_of(cells, bin_seconds) for tag_name, cells in sorted(charts.items())}
 
 
-def curve_of(summed: IntArray, bin_seconds: float) -> Curve:
-    """Return one curve from counts by cell."""
-    cells = np.flatnonzero(summed)
-    counts = summed[cells]
+def curve_of(charted: Cells, bin_seconds: float) -> Curve:
+    """Return one curve."""
+    cells, counts = charted
     bins = cells // CHART_SLOTS
     values = highest_values(((cells % CHART_SLOTS) << CHART_SHIFT) + (1 << CHART_SHIFT) - 1)
     first = np.flatnonzero(np.concatenate(([True], bins[1:] != bins[:-1])))
@@ -50,9 +57,17 @@ def curve_of(summed: IntArray, bin_seconds: float) -> Curve:
     return Curve(bins[first].astype(np.float64) * bin_seconds, totals, at(0.5), at(0.99), values[last])
 
 
-def added(known: IntArray, cells: IntArray, counts: IntArray) -> IntArray:
-    """Return counts by cell with `counts` added, enlarged if necessary; `cells` names each cell once."""
-    if cells.size and cells[-1] >= known.size:
-        known = np.concatenate((known, np.zeros(int(cells[-1]) + 1 - known.size, dtype=np.int64)))
-    known[cells] += counts
-    return known
+def added(known: Cells, more: Cells) -> Cells:
+    """Return the sum of two counts by cell."""
+    cells, counts = known
+    others, their_counts = more
+    if not cells.size:
+        return more
+    places = np.searchsorted(cells, others)
+    there = cells[np.minimum(places, cells.size - 1)] == others
+    counts = counts.copy()
+    counts[places[there]] += their_counts[there]
+    new = ~there
+    if not new.any():
+        return cells, counts
+    return np.insert(cells, places[new], others[new]), np.insert(counts, places[new], their_counts[new])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -9,16 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tippingpoint.plan.kinds import facts_of, workload_of
 from tippingpoint.rundir.cluster_events import read_cluster
-from tippingpoint.rundir.curves import Curve, added, curve_of, curves_of
+from tippingpoint.rundir.curves import NO_CELLS, Cells, Curve, added, curve_of, curves_of
 from tippingpoint.rundir.damage import DAMAGED, Damage, read_damage
 from tippingpoint.rundir.figure_values import figure_values
 from tippingpoint.rundir.gathered import GATHERED, UNIT, Unit, gathered_interval, units_of
 from tippingpoint.rundir.gauges import Gauges, gauges_of
-from tippingpoint.rundir.histogram import IntArray
 from tippingpoint.rundir.journal import is_seconds, read_events
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.operations import OPERATIONS, OWN_LOAD
@@ -30,7 +28,6 @@ from tippingpoint.rundir.waited import WAITED
 from tippingpoint.rundir.worker_journal import (
     WorkerData,
     bin_seconds_of,
-    by_cell,
     complete_workers,
     left_out,
     read_worker,
@@ -203,19 +200,16 @@ def _time_of(event: Mapping[str, Any]) -> float:
 
 def _folded(
     workers: Iterable[WorkerData],
-) -> tuple[list[WorkerData], dict[str, IntArray], dict[tuple[str, int], tuple[IntArray, IntArray]]]:
+) -> tuple[list[WorkerData], dict[str, Cells], dict[tuple[str, int], Cells]]:
     """Return the workers and the sums of their charts, which are added one by one to save memory."""
     kept: list[WorkerData] = []
-    charts: dict[str, IntArray] = {}
-    errors: dict[tuple[str, int], tuple[IntArray, IntArray]] = {}
+    charts: dict[str, Cells] = {}
+    errors: dict[tuple[str, int], Cells] = {}
     for worker in workers:
-        for tag_name, (cells, counts) in worker.chart_counts.items():
-            charts[tag_name] = added(charts.get(tag_name, np.zeros(0, dtype=np.int64)), cells, counts)
-        for key, (cells, counts) in worker.error_counts.items():
-            known = errors.get(key)
-            if known is not None:
-                cells, counts = np.concatenate((known[0], cells)), np.concatenate((known[1], counts))
-            errors[key] = by_cell(cells, counts)
+        for tag_name, cells in worker.chart_counts.items():
+            charts[tag_name] = added(charts.get(tag_name, NO_CELLS), cells)
+        for key, cells in worker.error_counts.items():
+            errors[key] = added(errors.get(key, NO_CELLS), cells)
         worker.chart_counts.clear()
         worker.error_counts.clear()
         kept.append(worker)
@@ -224,8 +218,8 @@ def _folded(
 
 def _cost_curves(
     run: RunData,
-    charts: Mapping[str, IntArray],
-    errors: Mapping[tuple[str, int], tuple[IntArray, IntArray]],
+    charts: Mapping[str, Cells],
+    errors: Mapping[tuple[str, int], Cells],
 ) -> dict[str, Curve]:
     """Return RunData.costs; errors of a stage count if the stage waited for them."""
     curves: dict[str, Curve] = {}
@@ -239,11 +233,7 @@ def _cost_curves(
         if len(parts) == 1 and tag(operation) in charts and not waited:
             curves[operation] = run.curves[tag(operation)]
             continue
-        total = np.zeros(max((part.size for part in parts), default=0), dtype=np.int64)
-        for part in parts:
-            total[: part.size] += part
-        for cells, counts in waited:
-            total = added(total, cells, counts)
-        if total.any():
+        total = functools.reduce(added, [*parts, *waited], NO_CELLS)
+        if total[0].size:
             curves[operation] = curve_of(total, run.bin_seconds)
     return curves

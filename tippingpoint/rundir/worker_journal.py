@@ -146,12 +146,13 @@ def read_worker(directory: Path, name: str, bin_seconds: float, complete: bool, 
                 values = counts[slots].astype(np.int64)
                 key = (int(stage["stage"]), stage["phase"] == "hold", tag_name)
                 stage_counts.setdefault(key, []).append((slots, values))
-    bins = int(bin_of_row.max()) + 1
-    cells = (tags * bins + bin_of_row[batch.rows]) * CHART_SLOTS + (batch.slots >> CHART_SHIFT)
-    summed = np.bincount(cells, weights=batch.counts, minlength=len(tag_names) * bins * CHART_SLOTS)
-    for tag_name, counts in zip(tag_names, np.split(summed, len(tag_names)), strict=True):
-        filled = np.flatnonzero(counts)
-        chart_counts[tag_name] = (filled, counts[filled].astype(np.int64))
+    cells = bin_of_row[batch.rows] * CHART_SLOTS + (batch.slots >> CHART_SHIFT)
+    for tag_index, tag_name in enumerate(tag_names):
+        # One by one to save memory: the counts of all cells of a tag may take 14 MiB.
+        mine = np.flatnonzero(tags == tag_index)
+        summed = np.bincount(cells[mine], weights=batch.counts[mine])
+        filled = np.flatnonzero(summed)
+        chart_counts[tag_name] = (filled, summed[filled].astype(np.int64))
     # The index -1, for rows before any stage, finds the 0 at the end.
     stage_of_mark = np.asarray(
         [m["stage"] if m["phase"] != "end" else 0 for m in stages] + [0], dtype=np.int64
