@@ -29,8 +29,9 @@ LENGTHENED = 2.0
 """A time or a queue must have grown by this from the plateau, whatever its limit: a knee is where a latency has doubled
 (knee.py), so what lengthened less explains no knee."""
 PAST_KNEE = 2.0
-"""Up to how many times the load of a knee a figure may saturate to explain it. In a queue (M/M/1) latency has doubled
-where half of a resource is used, so that a knee comes first: nine tenths are used at 1.8 times that load."""
+"""Up to how many times the load of a knee a resource may saturate to explain it. In a queue (M/M/1) latency has doubled
+where half of a resource is used, so that a knee comes first: nine tenths are used at 1.8 times that load. A time or a
+queue that bends a latency is long at the knee itself."""
 _ROWS = 8
 """The most rows of evidence."""
 _NAMED = 3
@@ -150,7 +151,7 @@ class _Seen:
     def cause(self, sign: Sign, beyond: float) -> Cause:
         """Name what bound the target at the smallest load from `beyond` on at which it was measured.
 
-        After a knee, larger loads are looked at too (PAST_KNEE), until one has a figure that saturated.
+        After a knee, larger loads are looked at too (PAST_KNEE), until one has a resource that saturated.
         """
         watched = {figure.limit.of for figure in self._figures if figure.limit is not None}
         unwatched = [each for each in _ALWAYS if each not in watched]
@@ -166,7 +167,7 @@ class _Seen:
             for cause in causes:
                 if cause.load is None or cause.load > PAST_KNEE * beyond or self._strained(cause.load):
                     break
-                if cause.named is not None:
+                if cause.named is not None and not cause.named.wait:
                     at = show_amount(first.load, unit)
                     more = f"At {at} nothing that was watched had saturated."
                     return replace(cause, sentence=f"{cause.sentence} {more}")

@@ -30,7 +30,7 @@ THROTTLED = Limit(of="CPU quota", above=0.25, because="Made up.")
 BUSY = Limit(of="disk", above=0.9, because="Made up.")
 FSYNC = Limit(of="disk", above=0.01, wait=True, because="Made up.")
 SENT_AGAIN = Limit(of="network", above=0.01, because="Made up.")
-IN_LINE = Limit(of="network", above=0.005, wait=True, because="Made up.")
+IN_LINE = Limit(of="network", above=0.005, because="Made up.")
 FILES = Limit(of="file descriptors", above=0.95, because="Made up.")
 QUEUE = Limit(of="queue", above=100, wait=True, because="Made up.")
 MEMORY = Limit(of="memory", below=0.05, because="Made up.")
@@ -217,6 +217,14 @@ def test_what_saturates_at_more_than_twice_the_load_of_a_knee_explains_nothing()
     assert (first.sign, first.named, first.load) == ("knee", None, 800)
     assert (second.sign, second.load) == ("cliff", 3200)
     assert second.named is not None
+
+
+def test_a_time_or_a_queue_that_lengthens_after_a_knee_explains_nothing() -> None:
+    # given fsyncs and a queue that are as ever at the knee, and long at twice its load
+    fsync = figure("fsync time", "seconds", FSYNC, {"a": from_load(3200, 0.004, 0.2)})
+    queue = figure("pending", "count", QUEUE, {"a": from_load(3200, 3, 900)}, window=0.0)
+    cause = cause_of(fsync, queue)
+    assert (cause.named, cause.load) == (None, 1600)
 
 
 def test_a_missed_threshold_says_nothing_of_larger_loads() -> None:
