@@ -1,4 +1,4 @@
-"""Figures of a real Prometheus in a run of two agents on a real etcd."""
+"""Figures of a real Prometheus in a run, and in a search, of two agents on a real etcd."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from lab.etcd.cluster import EtcdLab
 from lab.prometheus import PrometheusLab
 from tests.functional.agent.agents import Leader
 from tests.functional.agent.test_agent import a_plan, nothing_left, target, two_agents, whole_report
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.monitoring.scrape.jobs import static_targets
 from tippingpoint.rundir.results import load_run
 from tippingpoint.units import shared_run
@@ -66,3 +67,36 @@ def test_the_leaders_agent_asks_prometheus_and_the_next_leaders_goes_on(
     assert first["etcd-proposals of the leader"].value == pytest.approx(30, rel=0.5)
     assert first["etcd-memory"].host in {endpoint.removeprefix("http://") for endpoint in etcd.endpoints}
     assert list(second) == list(first)
+
+
+def test_a_figure_binds_a_search_that_two_units_share(
+    etcd: EtcdLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_run, "lead", lambda units: 1.0)
+    # given a limit of what the leader commits, which 40 claims a second reach
+    plan = a_plan(
+        etcd,
+        workload={"units": 1, "claim_time": "60s", "renew_time": "1s", "timeout": "30s"},
+        stages=[],
+        find={"load": "claims", "start": 20, "limit": 160, "hold": "6s", "over": 0, "resolution": 1},
+        thresholds=[{"operation": "claim", "p99": "1m"}, PROPOSALS],
+    )
+    with (
+        PrometheusLab([static_targets("\n".join(etcd.endpoints))]) as prometheus,
+        two_agents(tmp_path) as (one, other),
+    ):
+        # when two agents search for it together
+        leader = Leader(plan, [one, other], target(etcd), {"url": prometheus.url})
+        leader.until(lambda: leader.run.over)
+        run = leader.run
+        # then each load was judged by its figure, too
+        assert run.missing == {}
+        assert run.figures.turns == {probe.stage for probe in run.probes}
+        assert nothing_left(etcd, run.id)
+        report = whole_report(leader, one, other)
+    # and it binds where it is known to, and the report of the whole says so
+    found = analyse(load_run(Path(report["path"]).parent)).found
+    assert found is not None
+    assert found.answer.binds == "etcd-proposals of the leader"
+    assert found.answer.limit == pytest.approx(40, rel=0.4)
+    assert "etcd-proposals of the leader over 120 is what binds" in report["text"]
