@@ -25,6 +25,7 @@ import tempfile
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -160,17 +161,18 @@ def cluster_stages(share: Fraction) -> str:
 
 @contextlib.contextmanager
 def etcd_leases(share: Fraction, out: Path) -> Generator[Load]:
-    """The ramp of etcd-leases, to 100,000 leases of 3 units, on one real etcd. Holds of 5 s, the last of 40 s."""
+    """The ramp of etcd-leases, to 100,000 leases on one real etcd. One unit, not 3; 400 claims a second, not 200 and
+    fewer; holds of 10 s, the last of 70 s."""
     sizes = [int(100_000 * share * part) for part in (Fraction(1, 16), Fraction(1, 4), Fraction(1, 2), 1)]
     with EtcdLab(members=1) as lab:
-        over = [max(2, round(size / 1000)) for size in sizes]
-        holds = [5, 5, 5, 40]
+        over = [max(2, round((size - below) / 400)) for below, size in pairwise([0, *sizes])]
+        holds = [10, 10, 10, 70]
         stages = ", ".join(
             f"{{leases: {size}, over: {seconds}s, hold: {hold}s}}"
             for size, seconds, hold in zip(sizes, over, holds, strict=True)
         )
-        command = run_of("etcd-leases", out, [f"target.endpoints={lab.endpoints}", f"stages=[{stages}]"])
-        yield Load(command, sizes[-1], "leases")
+        settings = [f"target.endpoints={lab.endpoints}", f"stages=[{stages}]", "workload.units=1"]
+        yield Load(run_of("etcd-leases", out, settings), sizes[-1], "leases")
 
 
 @contextlib.contextmanager
