@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.unit.made.made_runs import made_run, made_stage
 from tippingpoint.analysis.analyse import analyse
@@ -92,6 +94,28 @@ def test_calls_that_fail_fast_do_not_make_a_typical_call_faster() -> None:
     assert against.judgement != "better"
     assert comparison.outcome != "better"
     assert [len(ramp_of(analyse(run))) for run in (*before, *after)] == [3] * 3 + [2] * 3
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), slower=st.sampled_from([0.2, 0.8, 1.0, 1.5, 6.0]))
+def test_the_other_way_round_it_is_the_mirror(seed: int, slower: float) -> None:
+    before, after = repeats(seed), repeats(seed + 1, slower=slower)
+    (there,), (back,) = (typical(compare(pair)).against for pair in ([before, after], [after, before]))
+    assert (there.change, there.low, there.high) != (None, None, None)
+    assert [1 / (one or 0.0) for one in (there.change, there.high, there.low)] == pytest.approx(
+        [back.change, back.low, back.high]
+    )
+    assert back.judgement == {"worse": "better", "better": "worse"}.get(str(there.judgement), there.judgement)
+
+
+def test_what_a_control_differs_by_is_withheld() -> None:
+    # given a control, which is the first release once more, with as long a queue as the other release
+    before, after, again = repeats(10), repeats(11, slower=4.0), repeats(12, slower=4.5)
+    comparison = compare([before, after], control=again)
+    assert typical(comparison).against[0].judgement not in ("worse", "better")
+    assert not comparison.regressed
+    # and beside a control that is as the first release is, it is worse
+    assert compare([before, after], control=repeats(12)).outcome == "worse"
 
 
 def test_only_steps_that_all_runs_had_alike_count() -> None:

@@ -91,11 +91,16 @@ def _overall(document: dict[str, Any]) -> str:
         ]
         for one in document["overall"]
     ]
-    first, *others = (run["label"] for run in document["runs"]) if document["runs"] else ("",)
-    return table(
+    if not rows:
+        return ""
+    first, *others = (run["label"] for run in document["runs"])
+    told = table(
         ["operation", "figure", *(f"{label}, to {first} (95 % interval)" for label in others)],
         rows,
         text=(0, 1),
+    )
+    return (
+        f"Of one operation: over the loads that all runs held. Of all calls: over the whole ramp.\n\n{told}"
     )
 
 
