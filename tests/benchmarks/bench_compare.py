@@ -2,9 +2,10 @@
 
     python tests/benchmarks/bench_compare.py [COMPARISONS]
 
-A run has 8 figures (percentiles of two operations) at 8 loads. Figures scatter with their run as a whole (half of the
-variance), by themselves, and in bursts of foreign load: one run in five is slowed by 1.5 in half of its loads. Then a
-quarter less capacity makes each latency higher, the more so the closer the load is to the capacity (M/M/1).
+A run has 8 figures (percentiles of two operations) at 8 loads, and a typical call, the mean of them all. Figures
+scatter with their run as a whole (half of the variance), by themselves, and in bursts of foreign load: one run in five
+is slowed by 1.5 in half of its loads. Then a quarter less capacity makes each latency higher, the more so the closer
+the load is to the capacity (M/M/1).
 """
 
 from __future__ import annotations
