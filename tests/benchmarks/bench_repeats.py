@@ -1,7 +1,7 @@
 """How often a comparison of repeats errs on a machine: the same etcd twice, and one with a quarter less CPU.
 
-    .venv/bin/python tests/benchmarks/bench_repeats.py [--blocks 20] [--seed 2026] [--out runs/repeats] [--again]
-        [--markdown]
+    .venv/bin/python tests/benchmarks/bench_repeats.py [--blocks 20] [--first 0] [--seed 2026] [--out runs/repeats]
+        [--again] [--markdown]
 
 Root is needed. A block is nine runs, in the order of `compare-releases` (lab/compare_releases.py): one etcd, the same
 with a quarter less CPU, and the first once more, forwards and backwards, three times each. Every run has a private etcd
@@ -22,7 +22,8 @@ target's own figures are not collected, because a Prometheus would need a dozen 
 | the same, with the first etcd again as a control: what `compare-releases` shows | worse |
 
 Runs are kept in OUT, and each block is a line of OUT/SEED.jsonl as soon as it ends. So the same command goes on where
-it was cut. `--again` compares kept runs by the code of today.
+it was cut. `--again` compares kept runs by the code of today. `--first` leaves out blocks that somebody has looked at
+while changing the code.
 """
 
 from __future__ import annotations
@@ -200,6 +201,7 @@ def main() -> None:
         description="How often a comparison of repeats is right, on this machine."
     )
     parser.add_argument("--blocks", type=int, default=20, help="nine runs each, of some 15 s")
+    parser.add_argument("--first", type=int, default=0, help="the first block that counts")
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--out", type=Path, default=Path("runs/repeats"), help="where runs are kept")
     parser.add_argument("--again", action="store_true", help="compare kept runs anew, and run none")
@@ -237,7 +239,7 @@ def main() -> None:
             json.dumps({key: line[key] for key in ("block", "at", "seconds", "load")} | {"said": said}),
             flush=True,
         )
-    blocks = [done[number] for number in sorted(done) if number < options.blocks]
+    blocks = [done[number] for number in sorted(done) if options.first <= number < options.blocks]
     if options.again:
         for line in blocks:
             if not line["failed"]:
