@@ -90,7 +90,7 @@ def test_a_run_claims_extends_reports_and_leaves_nothing(juju: JujuLab, tmp_path
     machines, model = 2, 1
     assert cleaned["removed"] == LEASES * UNITS + LEASES + machines + model
     assert contents(juju) == before
-    assert juju.ask({"do": "counts"})["connections"] == 0
+    until(lambda: juju.ask({"do": "counts"})["connections"] == 0, "no connection is left")
 
 
 def test_in_a_model_that_is_there_only_what_is_ours_is_removed(juju: JujuLab, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_workers_whose_runner_is_gone_end_and_clean_removes_what_they_made(
     process.kill()
     process.communicate(timeout=WITHIN_S)
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
-    assert juju.ask({"do": "counts"})["connections"] == 0
+    until(lambda: juju.ask({"do": "counts"})["connections"] == 0, "no connection is left")
     assert run("clean", directory).returncode == 0
     assert contents(juju) == before
 
