@@ -22,14 +22,9 @@ from tests.functional.standstills import await_ticks
 from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.results import load_run
-from tippingpoint.units import shared_run
 from tippingpoint.units.shared_run import UnitWord, stop
 
-
-@pytest.fixture(autouse=True)
-def quick_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Our hooks come one twentieth of a second after the other: moments need not be named long before they are."""
-    monkeypatch.setattr(shared_run, "lead", lambda units: 1.0)
+pytestmark = pytest.mark.usefixtures("quick_hooks")
 
 
 LONG = [{"leases": 20, "over": 0, "hold": "60s"}]

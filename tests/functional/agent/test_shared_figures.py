@@ -14,22 +14,22 @@ from tests.functional.agent.test_agent import a_plan, nothing_left, target, two_
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.monitoring.scrape.jobs import static_targets
 from tippingpoint.rundir.results import load_run
-from tippingpoint.units import shared_run
+
+pytestmark = pytest.mark.usefixtures("quick_hooks")
 
 NOBODY = "http://127.0.0.1:1"
+CLAIMS = {"units": 1, "claim_time": "60s", "renew_time": "1s", "timeout": "30s"}
 PROPOSALS = {"figure": "etcd-proposals", "role": "leader", "at_most": 120}
 """What the leader commits a second: three changes for each lease that is claimed and released."""
 
 
 def test_the_leaders_agent_asks_prometheus_and_the_next_leaders_goes_on(
-    etcd: EtcdLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    etcd: EtcdLab, tmp_path: Path
 ) -> None:
-    # our hooks come one twentieth of a second after the other: moments need not be named long before they are
-    monkeypatch.setattr(shared_run, "lead", lambda units: 1.0)
     # given a stage below a limit of what the leader commits, and one above it that would last for long
     plan = a_plan(
         etcd,
-        workload={"units": 1, "claim_time": "60s", "renew_time": "1s", "timeout": "30s"},
+        workload=CLAIMS,
         stages=[
             {"leases": 0, "claims": rate, "over": 0, "hold": hold} for rate, hold in ((10, "4s"), (80, "20m"))
         ],
@@ -69,14 +69,11 @@ def test_the_leaders_agent_asks_prometheus_and_the_next_leaders_goes_on(
     assert list(second) == list(first)
 
 
-def test_a_figure_binds_a_search_that_two_units_share(
-    etcd: EtcdLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shared_run, "lead", lambda units: 1.0)
+def test_a_figure_binds_a_search_that_two_units_share(etcd: EtcdLab, tmp_path: Path) -> None:
     # given a limit of what the leader commits, which 40 claims a second reach
     plan = a_plan(
         etcd,
-        workload={"units": 1, "claim_time": "60s", "renew_time": "1s", "timeout": "30s"},
+        workload=CLAIMS,
         stages=[],
         find={"load": "claims", "start": 20, "limit": 160, "hold": "6s", "over": 0, "resolution": 1},
         thresholds=[{"operation": "claim", "p99": "1m"}, PROPOSALS],

@@ -13,7 +13,6 @@ from tests.functional.lxd.lxd_runs import FEW, eventually, everything
 from tests.functional.program import until
 from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.rundir.manifest import Manifest
-from tippingpoint.units import shared_run
 from tippingpoint.units.digest import read_digest
 from tippingpoint.units.shared_run import stop
 
@@ -21,9 +20,7 @@ _LONG_HOLD = "20m"
 """Longer than the test, which ends the run when it has seen what it came for."""
 
 
-@pytest.fixture(autouse=True)
-def quick_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_run, "lead", lambda units: 1.0)
+pytestmark = pytest.mark.usefixtures("quick_hooks")
 
 
 def a_plan(hold: str) -> Plan:

@@ -15,20 +15,14 @@ from tests.functional.openstack.openstack_runs import FEW, LONG_S
 from tests.functional.program import until
 from tippingpoint.plan.read import Plan, parse_plan, validate_plan
 from tippingpoint.plan.shipped import shipped_plans
-from tippingpoint.units import shared_run
 from tippingpoint.units.digest import read_digest
 from tippingpoint.units.shared_run import stop
 
-pytestmark = pytest.mark.openstack
+pytestmark = [pytest.mark.openstack, pytest.mark.usefixtures("quick_hooks")]
 
 _ITERATIONS = 4
 _LONG_HOLD = "20m"
 """Longer than the test, which ends the run when it has seen what it came for."""
-
-
-@pytest.fixture(autouse=True)
-def quick_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_run, "lead", lambda units: 1.0)
 
 
 def target(lab: OpenstackLab, cloud: str) -> dict[str, Any]:
