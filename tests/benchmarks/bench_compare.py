@@ -14,8 +14,8 @@ import sys
 
 import numpy as np
 
-from tippingpoint.compare.pair import CAPACITY_LEVEL, FIGURES_LEVEL
-from tippingpoint.compare.repeats import LEVEL, Figure, changes, level_figure, over_loads
+from tippingpoint.compare.pair import CAPACITY_ERRS, FIGURES_ERRS
+from tippingpoint.compare.repeats import ERRS, Figure, changes, level_figure, over_loads
 from tippingpoint.rundir.histogram import FloatArray
 
 LOADS = np.arange(1, 9) / 16
@@ -43,7 +43,7 @@ def different(random: np.random.Generator, before: int, after: int, scatter: flo
         level_figure("tip", tips.tolist(), other_tips.tolist()),
         level_figure("typical", typical, other_typical),
     ]
-    found = any(change.certain for change in changes(shown, None, CAPACITY_LEVEL))
+    found = any(change.certain for change in changes(shown, None, CAPACITY_ERRS))
     figures: list[Figure] = [
         over_loads(
             [
@@ -53,8 +53,8 @@ def different(random: np.random.Generator, before: int, after: int, scatter: flo
         )
         for number in range(FIGURES)
     ]
-    level = LEVEL if found else FIGURES_LEVEL
-    return found or any(change.certain for change in changes(figures, None, level))
+    errs = ERRS if found else FIGURES_ERRS
+    return found or any(change.certain for change in changes(figures, None, errs))
 
 
 def main() -> None:

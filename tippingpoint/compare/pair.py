@@ -13,6 +13,7 @@ from tippingpoint.compare.cells import PERCENTILES, RATES, Cell, Key, Table, rat
 from tippingpoint.compare.reach import Judgement, comparable_tips, tips_against
 from tippingpoint.compare.recovery import Back, ratio_of, recovery_figure
 from tippingpoint.compare.repeats import (
+    ERRS,
     LEVEL,
     Change,
     Figure,
@@ -30,11 +31,11 @@ from tippingpoint.compare.typical import Ramp, parts_of, typical_figure
 from tippingpoint.plan.fields import StageKind
 
 CAPACITY_SHARE = 0.8
-"""The share of 1 - LEVEL that is kept for what shows capacity: the tipping point and the typical call, together.
+"""The share of ERRS that is kept for what shows capacity: the tipping point and the typical call, together.
 
 The figures get it too where one of these differs."""
-CAPACITY_LEVEL = 1 - (1 - LEVEL) * CAPACITY_SHARE
-FIGURES_LEVEL = 1 - (1 - LEVEL) * (1 - CAPACITY_SHARE)
+CAPACITY_ERRS = ERRS * CAPACITY_SHARE
+FIGURES_ERRS = ERRS * (1 - CAPACITY_SHARE)
 SAME_SHARE = 0.001
 """Rates that differ by less than one in a thousand, for certain, are the same."""
 _SWAPPED: dict[Judgement, Judgement] = {"worse": "better", "better": "worse"}
@@ -53,7 +54,7 @@ class Against:
     A bound is infinite if a sample is too small for it.
     """
     judgement: Judgement | None
-    """The judgement of all figures together (LEVEL), always unsure with one run each; None if `beyond` says why."""
+    """The judgement of all figures together (ERRS), always unsure with one run each; None if `beyond` says why."""
     beyond: str = ""
     """Why nothing is judged at this load: it is past the cliff of one of the two, or one did not hold it."""
     withheld: bool = False
@@ -111,18 +112,18 @@ class Pair:
         """The largest load that `typical` is about."""
         decided = self._compare_capacity()
         figures = self._figures(beyond) if self.repeated else {}
-        level = LEVEL if decided else FIGURES_LEVEL
+        errs = ERRS if decided else FIGURES_ERRS
         over_all = {what: _over_loads(list(of.values())) for what, of in figures.items()}
-        self._overall = self._tested(over_all, level)
+        self._overall = self._tested(over_all, errs)
         """By what it is, each figure's change over all loads."""
         at_loads = {(what, load): figure for what, of in figures.items() for load, figure in of.items()}
         self._at_loads = {
             (what, load): change if self._overall[what].certain else replace(change, certain=False)
-            for (what, load), change in self._tested(at_loads, level).items()
+            for (what, load), change in self._tested(at_loads, errs).items()
         }
         if control is not None:
             own = {what: (alone, None) for what, (_, alone) in over_all.items() if alone is not None}
-            again_changes = self._tested(own, FIGURES_LEVEL).values()
+            again_changes = self._tested(own, FIGURES_ERRS).values()
             self.control_differs |= any(change.certain for change in again_changes)
 
     @property
@@ -219,9 +220,9 @@ class Pair:
         tip, typical = self._tips(same_thresholds), self._typical()
         both: dict[str, _Both] = {"tip": tip} if tip is not None else {}
         both |= {"typical": typical} if typical is not None else {}
-        found = self._tested(both, CAPACITY_LEVEL)
+        found = self._tested(both, CAPACITY_ERRS)
         own = {what: (alone, None) for what, (_, alone) in both.items() if alone is not None}
-        self.control_differs = any(change.certain for change in self._tested(own, CAPACITY_LEVEL).values())
+        self.control_differs = any(change.certain for change in self._tested(own, CAPACITY_ERRS).values())
         if "tip" in found:
             self.tip_change = found["tip"]
             judgement = judged(self.tip_change, 1 / (1 + self._tolerance), 1 + self._tolerance)
@@ -257,10 +258,10 @@ class Pair:
         alone = typical_figure(parts, first, again) if again else None
         return typical_figure(parts, [*first, *again], other), alone
 
-    def _tested(self, figures: Mapping[_What, _Both], level: float) -> dict[_What, Change]:
+    def _tested(self, figures: Mapping[_What, _Both], errs: float) -> dict[_What, Change]:
         own = [alone for _, alone in figures.values() if alone is not None]
         control = own if own and len(own) == len(figures) else None
-        found = changes([figure for figure, _ in figures.values()], control, level)
+        found = changes([figure for figure, _ in figures.values()], control, errs)
         return dict(zip(figures, found, strict=True))
 
     def _figures(self, beyond: Mapping[Key, str]) -> dict[_Subject, dict[float, _Both]]:

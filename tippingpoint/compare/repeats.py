@@ -15,7 +15,13 @@ from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.results import RunData
 
 LEVEL = 0.95
-"""The confidence that nothing in the whole comparison of two releases is called worse or better by chance."""
+"""The confidence of the interval of each figure alone."""
+ERRS = 0.025
+"""The chance that anything in a whole comparison of a release with itself is called worse or better.
+
+Half of what is usual: at 5 %, one set of twenty comparisons in four has two such errors or more, and at 2.5 % one in
+eleven.
+"""
 _ONE_SIGMA = 0.683
 _LEAST_US = 1.0
 _STEP = 2.0
@@ -48,7 +54,7 @@ class Change:
     high: float
     """The 95 % interval of `change` alone."""
     certain: bool
-    """Whether no more than 1 - LEVEL of comparisons of a release with itself have such a change of any figure."""
+    """Whether no more than ERRS of comparisons of a release with itself have such a change of any figure."""
     withheld: bool
     """Whether the first release differs from its own control as much."""
 
@@ -135,10 +141,11 @@ def tip_level(before: Sequence[Reach], after: Sequence[Reach]) -> Figure | None:
     return level_figure("tip", values[: len(before)], values[len(before) :], floor)
 
 
-def changes(
-    figures: Sequence[Figure], control: Sequence[Figure] | None, level: float = LEVEL
-) -> list[Change]:
-    """Test figures of the same two releases together; `control` are those of the first release and its control."""
+def changes(figures: Sequence[Figure], control: Sequence[Figure] | None, errs: float = ERRS) -> list[Change]:
+    """Test figures of the same two releases together; `control` are those of the first release and its control.
+
+    `errs` is the chance that any of them is certain to have changed although the releases do not differ.
+    """
     tested = tested_together([figure.measured for figure in figures], LEVEL)
     own = (
         tested_together([figure.measured for figure in control], LEVEL)
@@ -148,7 +155,7 @@ def changes(
     return [
         figure.change(
             one,
-            certain=one.probability <= 1 - level,
+            certain=one.probability <= errs,
             withheld=again is not None and abs(again.difference) >= abs(one.difference),
         )
         for figure, one, again in zip(figures, tested, own, strict=True)

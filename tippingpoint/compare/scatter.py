@@ -20,8 +20,8 @@ import numpy as np
 
 from tippingpoint.rundir.histogram import FloatArray
 
-ROTATIONS = 1999
-"""Random directions; the standard error of a probability of 0.05 is then 0.005."""
+ROTATIONS = 3999
+"""Random directions; the standard error of a probability of 0.025 is then 0.0025."""
 BORROWED = 4.0
 """Degrees of freedom of the scatter that a figure borrows from the figures of its kind; three runs of each give 4."""
 _SEED = 20
