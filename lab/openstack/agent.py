@@ -27,7 +27,8 @@ from oslo_log import log  # noqa: E402
 NAME = "neutron-ovs"
 read = patcher.original("os").read  # the patched one would make a hub, which forks must not share
 objects.register_objects()
-config.register_common_config_options()
+if hasattr(config, "register_common_config_options"):  # before Wallaby an import registers them
+    config.register_common_config_options()
 agent_config.register_agent_state_opts_helper(cfg.CONF)
 _LOG = log.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from lab.control import LabError
 from lab.patience import PATIENCE_S
 
 _POLL_S = 0.1
-COMPUTE_VERSION = "2.93"
-"""The newest version of Zed's Nova."""
+COMPUTE_VERSION = "2.87"
+"""The newest version of Victoria's Nova, the oldest release that the lab runs. Later ones have it too."""
 
 
 class Rest:

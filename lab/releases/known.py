@@ -28,7 +28,7 @@ KNOWN = {
         "sid": "3.0.3",
     },
     "incus": {"trixie": "6.0.4", "forky": "7.0.2", "sid": "7.0.2"},
-    "openstack": {"bookworm": "26.2.2", "trixie": "31.0.0"},
+    "openstack": {"bullseye": "22.0.1", "bookworm": "26.2.2", "trixie": "31.0.0"},
     "rabbitmq": {
         "bullseye": "3.8.9",
         "bookworm": "3.10.8",

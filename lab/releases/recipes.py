@@ -44,8 +44,8 @@ RECIPES = {
         (
             *(f"python3-{name}" for name in ("nova", "keystone", "glance", "placement", "neutron")),
             *(
-                "mariadb-server-core",
-                "mariadb-client-core",
+                "default-mysql-server-core",  # MariaDB, whose packages' names have a version in bullseye
+                "default-mysql-client-core",
                 "memcached",
                 "uwsgi-core",
                 "uwsgi-plugin-python3",
