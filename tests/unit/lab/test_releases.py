@@ -43,7 +43,9 @@ def test_a_broker_of_each_line_is_known(asked_for: str, places: list[str]) -> No
     assert [origin.name for origin in origins("rabbitmq", asked_for)] == places
 
 
-@pytest.mark.parametrize(("asked_for", "place"), [("26", "bookworm"), ("31", "trixie"), ("31.0", "trixie")])
+@pytest.mark.parametrize(
+    ("asked_for", "place"), [("22", "bullseye"), ("26", "bookworm"), ("31", "trixie"), ("31.0", "trixie")]
+)
 def test_an_openstack_is_known_by_the_version_of_its_nova(asked_for: str, place: str) -> None:
     assert [origin.name for origin in origins("openstack", asked_for)] == [place]
 
