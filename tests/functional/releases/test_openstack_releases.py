@@ -1,4 +1,4 @@
-"""OpenStack of another release than this machine's: servers are booted and deleted, a fault is undone, and it ends."""
+"""OpenStack of other releases than this machine's: servers are booted and deleted, a fault is undone, and it ends."""
 
 from __future__ import annotations
 
@@ -16,10 +16,20 @@ from tests.functional.releases.images import attached_to
 pytestmark = pytest.mark.images
 
 
+NEWEST_APIS = {"trixie": "2.100", "bullseye": "2.87"}
+"""The newest version of the compute API, by suite."""
+PYTHONS = {"trixie": "python3.13", "bullseye": "python3.9"}
+
+
+@pytest.fixture(scope="module", params=NEWEST_APIS)
+def suite(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def cloud() -> Iterator[OpenstackLab]:
-    """trixie's, with all endpoints by TLS."""
-    with OpenstackLab(computes=1, tls=True, release="trixie") as lab:
+def cloud(suite: str) -> Iterator[OpenstackLab]:
+    """A suite's, with all endpoints by TLS."""
+    with OpenstackLab(computes=1, tls=True, release=suite) as lab:
         assert lab.release is not None
         image = lab.release.path
         yield lab
@@ -28,7 +38,7 @@ def cloud() -> Iterator[OpenstackLab]:
 
 
 def test_a_run_boots_and_deletes_servers_and_tells_novas_release_by_its_api(
-    cloud: OpenstackLab, tmp_path: Path
+    cloud: OpenstackLab, suite: str, tmp_path: Path
 ) -> None:
     before = cloud.counts()
     target = {"network": cloud.network}
@@ -38,17 +48,18 @@ def test_a_run_boots_and_deletes_servers_and_tells_novas_release_by_its_api(
 
     assert done.returncode == 0, done.stdout + done.stderr
     result = run_in(tmp_path / "runs")
-    assert result.manifest.target.version == "compute API 2.100"
+    assert result.manifest.target.version == f"compute API {NEWEST_APIS[suite]}"
     for operation in ("boot_server", "delete_server", "total"):
         assert counts(result)[f"{operation}.ok"] == 2
     assert cloud.counts() == before
 
 
-def test_only_the_clouds_own_programs_see_the_releases_files(cloud: OpenstackLab) -> None:
+def test_only_the_clouds_own_programs_see_the_releases_files(cloud: OpenstackLab, suite: str) -> None:
     assert cloud.release is not None
     assert str(cloud.release.path) not in Path("/proc/mounts").read_text()
     modules = {
-        name: Path(f"/proc/{pid}/root/usr/lib/python3.13/os.py").exists() for name, pid in cloud.pids.items()
+        name: Path(f"/proc/{pid}/root/usr/lib/{PYTHONS[suite]}/os.py").exists()
+        for name, pid in cloud.pids.items()
     }
     assert [name for name, there in modules.items() if not there] == ["broker-1"]
 
