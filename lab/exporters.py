@@ -41,9 +41,11 @@ OPENSTACK = """process_names:
   comm: [nova-api, nova-conductor, nova-scheduler, nova-compute, neutron-ovs, uwsgi, mariadbd, beam.smp]
 - name: neutron-server
   comm: ['neutron-server', 'neutron-server:']
+- name: neutron-server
+  cmdline: ['run_program\\.py neutron-server ']
 """
 """The programs of a control plane with their workers, one group each; all computes are one group. Neutron's server
-changes its process title."""
+changes its process title, but not in Victoria."""
 EVERY = """process_names:
 - name: '{{.Comm}}'
   cmdline: ['.+']

@@ -93,7 +93,9 @@ def _web(site: Site, starter: Starter, name: str, **settings: str) -> Service:
     line += _listening(site, service)
     line += [f"--processes={_UWSGI_PROCESSES}", f"--threads={_UWSGI_THREADS}"]
     # uwsgi closes the connection after each answer. Without this header a client would reuse it, and fail.
-    line += ["--add-header=Connection: close", "--rem-header=Content-Length"]
+    line += ["--add-header=Connection: close"]
+    if site.programs.uwsgi_plugin != "python39":  # an answer without a length ends as an SSL error on bullseye
+        line += ["--rem-header=Content-Length"]
     line += [f"--wsgi-file={_HERE / 'wsgi.py'}"]
     return Service(starter, name, site.programs.line(*line), environment(site) | own | settings)
 
