@@ -35,7 +35,8 @@ def test_a_ramp_of_claims_is_one_run(etcd: EtcdLab, tmp_path: Path, api: str) ->
         assert stage.end is not None
         due = stage.size * (stage.end - stage.begin) + (10 if stage.number == 1 else 0)
         claimed = stage.count("claim") + stage.failures("claim")
-        assert claimed <= due + 1
+        # A worker hears of a stage's end some time after the runner: no bound tells it from the next stage's begin.
+        assert claimed <= due + stage.size
         assert stage.count("release-claim") <= stage.count("claim")
         assert stage.gauges["held"] == 10
     claimed = sum(stage.count("claim") for stage in measured.stages) - 10
