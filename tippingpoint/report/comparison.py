@@ -25,7 +25,7 @@ from tippingpoint.compare.names import letter
 from tippingpoint.compare.pair import Against
 from tippingpoint.compare.published import PublishedRow
 from tippingpoint.compare.recovery import show_back
-from tippingpoint.compare.repeats import Change, Release
+from tippingpoint.compare.repeats import ERRS, Change, Release
 from tippingpoint.compare.sentence import told_words
 from tippingpoint.importers.rally_results import CALLED
 from tippingpoint.plan.kinds import target_name
@@ -63,6 +63,7 @@ def build_comparison(comparison: Comparison) -> dict[str, Any]:
         "changes": comparison.changes,
         "regressed": comparison.regressed,
         "tolerance": comparison.tolerance,
+        "errs": ERRS,
         "load_unit": comparison.load_unit,
         "main": comparison.main,
         "runs": entries,
