@@ -40,12 +40,10 @@ OPENSTACK = """process_names:
 - name: '{{.Comm}}'
   comm: [nova-api, nova-conductor, nova-scheduler, nova-compute, neutron-ovs, uwsgi, mariadbd, beam.smp]
 - name: neutron-server
-  comm: ['neutron-server', 'neutron-server:']
-- name: neutron-server
   cmdline: ['run_program\\.py neutron-server ']
 """
-"""The programs of a control plane with their workers, one group each; all computes are one group. Neutron's server
-changes its process title, but not in Victoria."""
+"""The programs of a control plane with their workers, one group each; all computes are one group. Some processes of
+Neutron's server change their titles, which of them depends on the release. Each title has the command line."""
 EVERY = """process_names:
 - name: '{{.Comm}}'
   cmdline: ['.+']

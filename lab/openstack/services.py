@@ -94,9 +94,6 @@ def _web(site: Site, starter: Starter, name: str, **settings: str) -> Service:
     line += [f"--processes={_UWSGI_PROCESSES}", f"--threads={_UWSGI_THREADS}"]
     # uwsgi closes the connection after each answer. Without this header a client would reuse it, and fail.
     line += ["--add-header=Connection: close"]
-    # On bullseye an answer by TLS ends as an error if it has no length.
-    if site.programs.uwsgi_plugin != "python39":
-        line += ["--rem-header=Content-Length"]
     line += [f"--wsgi-file={_HERE / 'wsgi.py'}"]
     return Service(starter, name, site.programs.line(*line), environment(site) | own | settings)
 
