@@ -303,6 +303,40 @@ def test_an_operation_that_nobody_knows_any_more_may_have_been_done(proxy: LxdPr
     use(from_file(proxy.credentials), live)
 
 
+def test_an_operation_is_asked_for_again_while_the_cluster_has_no_leader(proxy: LxdProxy) -> None:
+    """Given waits that LXD cannot answer as its database has no leader, when there is one again, then the client
+    learns how the operation ended."""
+    leaderless = Fail("Failed to begin transaction: call exec-sql (budget 10s): receive: header: EOF")
+    failed = proxy.add("GET", WAIT, leaderless, times=2)
+
+    async def live(client: LxdClient) -> None:
+        await create(client, "leaderless")
+        await remove(client, "leaderless")
+
+    use(from_file(proxy.credentials), live)
+    assert failed.applied == 2
+    assert proxy.count("POST", INSTANCES) == 1
+
+
+def test_a_cluster_that_finds_no_leader_is_not_asked_for_ever(
+    proxy: LxdProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "LEADER_WITHIN", 0.5)
+    failed = proxy.add("GET", WAIT, Fail("no available dqlite leader server found"))
+
+    async def live(client: LxdClient) -> None:
+        with pytest.raises(LxdError, match="no available dqlite leader") as error:
+            await create(client, "never")
+        assert error.value.kind == "quorum"
+        asked.append(failed.applied)
+        proxy.clear()
+        await remove_once_made(client, "never")
+
+    asked: list[int] = []
+    use(from_file(proxy.credentials), live)
+    assert asked[0] > 1
+
+
 def test_a_change_that_was_sent_is_not_sent_again_elsewhere(proxy: LxdProxy, access: LxdAccess) -> None:
     """Given a connection that is cut after the request came, when it is a change, then it is left to the caller."""
     proxy.add("POST", INSTANCES, Cut(after=True))
