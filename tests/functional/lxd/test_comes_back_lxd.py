@@ -70,7 +70,8 @@ def test_containers_are_removed_until_thresholds_hold(lxd_single: LxdLab, tmp_pa
     assert comeback is not None, done.stdout + done.stderr
     assert (comeback.broken, comeback.before, comeback.back_at, comeback.metastable) == (6, 2, 4, False)
     assert [(step.size, step.held) for step in comeback.steps] == [(5, False), (4, True)]
-    steps = [stage for stage in measured.stages if stage.kind == "recover"]
+    # (six may be put on it once more before, if this machine was too late for the stage to count)
+    steps = [stage for stage in measured.stages if stage.kind == "recover" and stage.size < comeback.broken]
     assert [(stage.gauges["held"], stage.count("delete")) for stage in steps] == [(5, 1), (4, 1)]
     assert everything(lxd_single) == before
 
