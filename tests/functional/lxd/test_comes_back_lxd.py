@@ -69,10 +69,14 @@ def test_containers_are_removed_until_thresholds_hold(lxd_single: LxdLab, tmp_pa
     comeback = analyse(measured).comeback
     assert comeback is not None, done.stdout + done.stderr
     assert (comeback.broken, comeback.before, comeback.back_at, comeback.metastable) == (6, 2, 4, False)
-    assert [(step.size, step.held) for step in comeback.steps] == [(5, False), (4, True)]
-    # (six may be put on it once more before, if this machine was too late for the stage to count)
-    steps = [stage for stage in measured.stages if stage.kind == "recover" and stage.size < comeback.broken]
-    assert [(stage.gauges["held"], stage.count("delete")) for stage in steps] == [(5, 1), (4, 1)]
+    # (a load that says nothing of LXD, as this machine was late, comes again)
+    assert [(step.size, step.held) for step in comeback.steps if not step.repeated] == [(5, False), (4, True)]
+    removed = {5: 0, 4: 0}
+    for stage in measured.stages:
+        if stage.kind == "recover" and stage.size < comeback.broken:
+            assert stage.gauges["held"] == stage.size
+            removed[round(stage.size)] += stage.count("delete")
+    assert removed == {5: 1, 4: 1}
     assert everything(lxd_single) == before
 
 
