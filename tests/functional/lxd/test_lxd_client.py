@@ -261,16 +261,30 @@ def test_a_server_that_is_no_lxd_is_refused(proxy: LxdProxy, answer: bytes) -> N
 # The way there
 
 
-def test_a_connection_that_breaks_while_waiting_is_waited_for_again(proxy: LxdProxy) -> None:
-    """Given a wait that is cut, when there is no other address, then the same is asked again, for the operation."""
-    cut = proxy.add("GET", WAIT, Cut(), times=1)
+@pytest.mark.parametrize(
+    ("answer", "times"),
+    [
+        pytest.param(Cut(), 1, id="connection breaks"),
+        pytest.param(
+            Fail("Failed to begin transaction: call exec-sql (budget 10s): receive: header: EOF"),
+            2,
+            id="no leader",
+        ),
+    ],
+)
+def test_a_wait_that_says_nothing_of_the_operation_is_asked_again(
+    proxy: LxdProxy, answer: Cut | Fail, times: int
+) -> None:
+    """Given a wait whose answer is none, when there is no other address, then the same is asked again, for the
+    operation, which is not begun twice."""
+    unanswered = proxy.add("GET", WAIT, answer, times=times)
 
     async def live(client: LxdClient) -> None:
-        await create(client, "cut")
-        await remove(client, "cut")
+        await create(client, "asked-again")
+        await remove(client, "asked-again")
 
     use(from_file(proxy.credentials), live)
-    assert cut.applied == 1
+    assert unanswered.applied == times
     assert proxy.count("POST", INSTANCES) == 1
 
 
@@ -301,21 +315,6 @@ def test_an_operation_that_nobody_knows_any_more_may_have_been_done(proxy: LxdPr
         await remove_once_made(client, "unknown")
 
     use(from_file(proxy.credentials), live)
-
-
-def test_an_operation_is_asked_for_again_while_the_cluster_has_no_leader(proxy: LxdProxy) -> None:
-    """Given waits that LXD cannot answer as its database has no leader, when there is one again, then the client
-    learns how the operation ended."""
-    leaderless = Fail("Failed to begin transaction: call exec-sql (budget 10s): receive: header: EOF")
-    failed = proxy.add("GET", WAIT, leaderless, times=2)
-
-    async def live(client: LxdClient) -> None:
-        await create(client, "leaderless")
-        await remove(client, "leaderless")
-
-    use(from_file(proxy.credentials), live)
-    assert failed.applied == 2
-    assert proxy.count("POST", INSTANCES) == 1
 
 
 def test_a_cluster_that_finds_no_leader_is_not_asked_for_ever(

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
+from math import inf
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 from urllib.parse import quote, urlencode, urlsplit
@@ -25,8 +26,10 @@ LARGEST_ANSWER = 256 << 20
 """Bytes; a full list of 5000 containers is a tenth of it."""
 
 LEADER_WITHIN = 10.0
-"""Seconds for which a wait is asked for again while LXD's database has no leader. Of three
-members of LXD 5.0.2, the first answer after the leader's death came after 5.4 s."""
+"""Seconds, from the first such answer, for which a wait is asked again while LXD's database has no leader.
+
+Of three members of LXD 5.0.2, the first answer after the leader's death came after 5.4 s.
+"""
 
 _JSON = {"Content-Type": "application/json"}
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
@@ -130,13 +133,13 @@ class LxdClient:
     async def _ended(self, wait: str) -> dict[str, Any]:
         """Return the answer to a wait for an operation, asked again while the database that knows it has no leader."""
         loop = asyncio.get_running_loop()
-        until: float | None = None
+        until = inf
         for failures in itertools.count(1):
             try:
                 return await self._call("GET", wait, {})
             except LxdError as problem:
                 pause = backoff(failures, FIRST_PAUSE, LONGEST_PAUSE)
-                until = loop.time() + LEADER_WITHIN if until is None else until
+                until = min(until, loop.time() + LEADER_WITHIN)
                 if problem.kind != "quorum" or loop.time() + pause > until:
                     raise
             await asyncio.sleep(pause)
