@@ -19,14 +19,13 @@ from typing import Any
 
 from lab.certificates import make_certificates
 from lab.control import LabError
-from lab.maas.libvirt_daemon import Libvirtd, awaited, children
+from lab.maas.libvirt_daemon import TLS_PORT, Libvirtd, awaited, children
 from lab.maas.libvirt_image import Image, make_image
 from lab.maas.libvirt_probe import QEMU, kvm_works
 from lab.network import Switch
 from lab.service import Starter
 
 BRIDGE = "maas"
-TLS_PORT = 16514
 _PROGRAMS = ("libvirtd", "virsh", QEMU, "qemu-img", "dnsmasq", "ip", "nsenter", "setpriv", "unshare")
 _LEASES = (10, 240)
 """The numbers of the addresses that machines get by DHCP."""

@@ -17,6 +17,7 @@ from lab.patience import PATIENCE_S
 
 T = TypeVar("T")
 NAME = "libvirtd"
+TLS_PORT = 16514
 
 
 class Libvirtd:
@@ -73,7 +74,7 @@ class Libvirtd:
             os.kill(pid, signal.SIGCONT)
 
     def await_serving(self) -> None:
-        """Wait until its socket takes connections. Raises LabError if it ends before."""
+        """Wait until its socket and its port take connections. Raises LabError if it ends before."""
         seen = False
 
         def serves() -> bool | None:
@@ -83,10 +84,18 @@ class Libvirtd:
             seen = seen or self.pid is not None
             with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
                 client.connect(str(self.socket))
-                return True
+                return self._listens() or None
             return None
 
         awaited(NAME, serves)
+
+    def _listens(self) -> bool:
+        """Whether its port for TLS is open, which it opens a moment after its socket."""
+        with contextlib.suppress(OSError):
+            lines = Path(f"/proc/{self.host}/net/tcp").read_text().splitlines()[1:]
+            listening = (fields[1] for fields in map(str.split, lines) if fields[3] == "0A")
+            return any(int(address.rpartition(":")[2], 16) == TLS_PORT for address in listening)
+        return False
 
     def last_words(self) -> str:
         """Return the end of its log."""

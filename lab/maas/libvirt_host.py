@@ -11,6 +11,7 @@ directory below that by the path where libvirt has it), `files` (by their paths;
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -18,11 +19,14 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 _MS_BIND = 4096  # sys/mount.h
 _MNT_DETACH = 2
+
+_HEARD = {signal.SIGCHLD, signal.SIGHUP}
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -35,25 +39,39 @@ class _Daemons:
         self._libvirtd: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
-        """Run until dnsmasq ends, and return the exit code."""
-        dnsmasq = self._start("dnsmasq")
-        self.start_libvirtd()
-        signal.signal(signal.SIGHUP, lambda _number, _frame: self.start_libvirtd())
-        while True:
-            pid, status = os.wait()  # whatever loses its parent becomes a child of process 1
-            if pid == dnsmasq.pid:
-                return os.waitstatus_to_exitcode(status)
-            if self._libvirtd is not None and pid == self._libvirtd.pid:
-                self._libvirtd = None
+        """Run until dnsmasq ends, and return the exit code.
 
-    def start_libvirtd(self) -> None:
-        """Start libvirtd unless it runs."""
-        if self._libvirtd is None:
-            self._libvirtd = self._start("libvirtd")
+        Ends come before wishes: libvirtd may have ended a moment before it is to start, and nobody saw that yet.
+        """
+        signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
+        dnsmasq = self._start("dnsmasq")
+        self._libvirtd = self._start("libvirtd")
+        while True:
+            heard = signal.sigwait(_HEARD)
+            for pid, status in _ended():
+                if pid == dnsmasq.pid:
+                    return os.waitstatus_to_exitcode(status)
+                if self._libvirtd is not None and pid == self._libvirtd.pid:
+                    self._libvirtd = None
+            if heard == signal.SIGHUP and self._libvirtd is None:
+                self._libvirtd = self._start("libvirtd")
 
     def _start(self, name: str) -> subprocess.Popen[bytes]:
         with Path(self._spec["directory"], f"{name}.out").open("ab") as output:
-            return subprocess.Popen(self._spec[name], stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+            return subprocess.Popen(
+                self._spec[name],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD),
+            )
+
+
+def _ended() -> Iterator[tuple[int, int]]:
+    """The id and status of each child that has ended: whatever loses its parent becomes a child of process 1."""
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            yield ended
 
 
 def main(spec: dict[str, Any]) -> int:

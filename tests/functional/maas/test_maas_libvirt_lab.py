@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import pytest
 
 from lab.certificates import make_certificates
 from lab.control import LabError
+from lab.halt import halt
 from lab.maas.simulator import MaasLab
 from tests.functional.maas.region_client import Region
 from tests.functional.program import WITHIN_S, until
@@ -148,6 +151,23 @@ class TestFaults:
         assert await region.ok("GET", query) == {"state": "on"}
         assert qemu(libvirt) == before
 
+    def test_a_libvirtd_starts_again_whose_end_its_host_has_not_seen(self, libvirt: MaasLab) -> None:
+        """Given a host whose first process does not get to run when libvirtd is killed, as on a busy machine, then
+        libvirtd starts when that gets to run."""
+        assert libvirt.libvirt is not None
+        host = libvirt.libvirt.daemon.host
+        halt(host)
+        try:
+            libvirt.kill("libvirtd")
+            with ThreadPoolExecutor(1) as beside:
+                starting = beside.submit(libvirt.start, "libvirtd")
+                until(lambda: has_pending(host, signal.SIGHUP), "it is told to start it")
+                os.kill(host, signal.SIGCONT)
+                starting.result()
+        finally:
+            os.kill(host, signal.SIGCONT)
+        assert virsh(libvirt, "list", "--all", "--name") == ""
+
     def test_only_a_dead_libvirtd_can_be_started(self, libvirt: MaasLab) -> None:
         with pytest.raises(LabError, match="libvirtd: is running: expected a member that is dead"):
             libvirt.start("libvirtd")
@@ -243,6 +263,12 @@ def scripts_sent(lab: MaasLab) -> int:
     """How often a machine has fetched the script for iPXE."""
     assert lab.libvirt is not None
     return (lab.libvirt.directory / "dnsmasq.out").read_text().count("boot.ipxe to ")
+
+
+def has_pending(pid: int, number: signal.Signals) -> bool:
+    """Whether a signal waits until a process gets to run."""
+    (mask,) = re.findall(r"^ShdPnd:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return bool(int(mask, 16) >> (number - 1) & 1)
 
 
 def key_of_another(lab: MaasLab, directory: Path, believes: bool = False) -> str:
