@@ -94,7 +94,7 @@ def _web(site: Site, starter: Starter, name: str, **settings: str) -> Service:
     line += [f"--processes={_UWSGI_PROCESSES}", f"--threads={_UWSGI_THREADS}"]
     # uwsgi closes the connection after each answer. Without this header a client would reuse it, and fail.
     line += ["--add-header=Connection: close"]
-    line += [f"--wsgi-file={_HERE / 'wsgi.py'}"]
+    line += [f"--shared-import={_HERE / 'preload.py'}", f"--wsgi-file={_HERE / 'wsgi.py'}"]
     return Service(starter, name, site.programs.line(*line), environment(site) | own | settings)
 
 

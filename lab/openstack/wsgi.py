@@ -6,13 +6,18 @@ each answer, like a slow host. The file is optional.
 
 import contextlib
 import importlib
+import logging
 import os
+import threading
 import time
 from pathlib import Path
 
 _delay = Path(os.environ["LAB_DELAY"])
 _module, _, _function = os.environ["LAB_APPLICATION"].partition(":")
 _application = getattr(importlib.import_module(_module), _function)()
+# oslo.log gives Python's log a lock of eventlet's wherever that is loaded. Of the threads here, one that waits for such
+# a lock cannot be woken by another, and never answers again, as when several meet in their first requests.
+logging.threading, logging._lock = threading, threading.RLock()
 if _module.startswith("keystone."):
     # Keystone reads its policy in the first request that needs it. Meanwhile it denies requests in other threads, so
     # an administrator's request would sometimes be forbidden.

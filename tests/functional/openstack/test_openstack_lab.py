@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import select
 import signal
 import ssl
@@ -25,13 +26,16 @@ import yaml
 from lab.ask import ask
 from lab.control import LabError
 from lab.openstack.cloud import OpenstackLab
+from lab.openstack.programs import PYTHON
 from tests.functional.openstack.openstack_runs import LONG_S, counts, plan_of, run_in
-from tests.functional.program import start, until
+from tests.functional.program import CHECKOUT, start, until
 from tests.functional.spawn_runs import ended
 from tippingpoint.run.faults import LabControl
 
 pytestmark = pytest.mark.openstack
 
+_SOON_S = 60.0
+"""What takes a tenth of a second takes no longer."""
 _LOOKS_EVERY_S = 1.0
 """Each look is a call of services that have enough to do."""
 _eventually = partial(until, within=LONG_S, every=_LOOKS_EVERY_S)
@@ -101,6 +105,50 @@ def test_a_client_that_does_not_have_the_authority_is_not_led_on(cloud: Openstac
 
     assert [_opening(url, None) for url in urls] == ["SSLCertVerificationError"] * 5
     assert [_opening(url, cloud.ca) for url in urls[:1]] == ["200"]
+
+
+_TWO_THREADS = """
+import logging, os, runpy, sys, threading
+import eventlet  # as OpenStack's libraries do
+sys.path.insert(0, sys.argv[2])
+sys.setswitchinterval(1e-6)
+runpy.run_path(sys.argv[1])
+
+def lock():
+    for _ in range(5000):
+        with logging._lock:
+            pass
+
+threads = [threading.Thread(target=lock, daemon=True) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join(float(sys.argv[3]))
+print([thread.is_alive() for thread in threads], flush=True)
+os._exit(0)  # without waiting for those that hang
+"""
+_LOGGING_APPLICATION = """
+from oslo_config import cfg
+from oslo_log import log
+
+def make():
+    log.register_options(cfg.CONF)
+    cfg.CONF([])
+    log.setup(cfg.CONF, "made")
+"""
+
+
+def test_threads_of_a_service_that_log_at_once_do_not_wait_for_ever(tmp_path: Path) -> None:
+    """Given the log of OpenStack's services, in which a thread that meets another one at its lock was never woken: that
+    of Glance did not answer, nor did Nova, which waited for it, in a busy cloud's first minutes."""
+    (tmp_path / "made.py").write_text(_LOGGING_APPLICATION)
+    made = {**os.environ, "LAB_APPLICATION": "made:make", "LAB_DELAY": str(tmp_path / "delay")}
+    service = str(CHECKOUT / "lab" / "openstack" / "wsgi.py")
+    line = [PYTHON, "-I", "-c", _TWO_THREADS, service, str(tmp_path), str(_SOON_S)]
+
+    done = subprocess.run(line, env=made, capture_output=True, text=True, check=False)
+
+    assert done.stdout == "[False, False]\n", done.stderr
 
 
 def test_each_broker_carries_the_messages_of_one_service(cloud: OpenstackLab, nothing_added: None) -> None:
