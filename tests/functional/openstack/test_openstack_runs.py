@@ -57,17 +57,17 @@ def test_a_fill_in_batches_is_asked_for_in_one_call_each(openstack: OpenstackLab
     before = openstack.counts()
     plan = plan_of(
         tmp_path,
-        target={"multi_create": 3, "network": openstack.network},
-        workload={"concurrency": None, "batch": 3},
-        stages=[{"instances": 6, "hold": "3s"}, {"instances": 2, "hold": "0s"}],
+        target={"multi_create": 2, "network": openstack.network},
+        workload={"concurrency": None, "batch": 2},
+        stages=[{"instances": 4, "hold": "3s"}, {"instances": 1, "hold": "0s"}],
     )
 
     done = run_at(openstack, plan, tmp_path / "runs", cloud="tippingpoint-app")
 
     assert done.returncode == 0, done.stderr
     result = run_in(tmp_path / "runs")
-    assert counts(result)["boot_server.ok"] == 6
-    assert counts(result, 2)["delete_server.ok"] == 4
+    assert counts(result)["boot_server.ok"] == 4
+    assert counts(result, 2)["delete_server.ok"] == 3
     notes = [event["text"] for event in named(result.directory, "note")]
     assert any("not an admin's" in note for note in notes)
     hosts = {event["member"] for event in named(result.directory, "member")}

@@ -35,7 +35,6 @@ _HASTE = 5.0
 """Seconds for which failures are retried after something else has failed: both may have the same cause."""
 _PAUSE = 1.0
 _EVER = "1970-01-01T00:00:00Z"
-_GONE = ("DELETED", "SOFT_DELETED")
 _ROUTER = (
     "network:router_interface",
     "network:router_interface_distributed",
@@ -122,7 +121,10 @@ class _Removal:
     # -- servers ---------------------------------------------------------------------------------
 
     async def _remove_servers(self) -> None:
-        """Delete servers until no list shows one."""
+        """Delete servers until no list shows one.
+
+        One whose status is DELETED is still there, with its place in quotas. Nova removes it a call to placement later.
+        """
         loop = asyncio.get_running_loop()
         version = choose(SERVERS, await compute_versions(self._client))
         moved, before, asked = loop.time(), -1, dict[str, float]()
@@ -156,8 +158,7 @@ class _Removal:
             return [
                 {name: server.get(name) for name in ("id", "name", "status", "tenant_id")}
                 for server in page
-                if server["status"] not in _GONE
-                and item_of(self._entry.prefix, server["name"]) is not None
+                if item_of(self._entry.prefix, server["name"]) is not None
                 and is_marked(self._entry.run, server)
             ]
 
