@@ -85,5 +85,10 @@ def write_shadow(path: Path, password: str, alone: bool) -> None:
 
 
 def pam_service() -> str:
-    """The PAM service that checks the password, without a delay after a wrong one."""
-    return "auth required pam_unix.so nodelay\naccount required pam_unix.so\n"
+    """The PAM service that checks the password, without a delay after a wrong one.
+
+    `noreap`: otherwise pam_unix turns SIGCHLD off while its helper runs. A CIB daemon whose writer ends meanwhile does
+    not hear of that, writes nothing any more, and its node boots with an old CIB (seen on 2.1.5).
+    """
+    options = "nodelay noreap"
+    return f"auth required pam_unix.so {options}\naccount required pam_unix.so {options}\n"

@@ -54,6 +54,18 @@ def configuration(lab: PacemakerLab) -> str:
     return _VERSIONS.sub("", lab.cib().split("<status>")[0])
 
 
+def assert_late_write_told(data: RunData, split_brain: dict[str, Any]) -> None:
+    """After partitions merge, a former DC's late write to the CIB may leave a member pending for good (once in 72 on
+    2.1.5). The run tells which node, and starts all of them anew."""
+    assert split_brain["outcome"] == "failed"
+    assert split_brain["assertion"] == "members online"
+    assert re.fullmatch(
+        r"members are (node\d ?)+; expected node1 node2 node3; node\d pending", split_brain["problem"]
+    )
+    (repair,) = [event for event in data.events if event["event"] == "repair"]
+    assert (repair["test"], repair["problem"]) == ("SplitBrain", "")
+
+
 def test_four_tests_pass_and_leave_the_cluster_as_it_was(
     pacemaker_to_break: PacemakerLab, tmp_path: Path
 ) -> None:
@@ -62,13 +74,16 @@ def test_four_tests_pass_and_leave_the_cluster_as_it_was(
     before = configuration(lab)
     # When four of its own tests are run on it
     ended = run("run", "pacemaker-cts-small", "--out", tmp_path, *settings(lab))
-    # Then all of them pass
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    # Then all of them pass, but for one that met a fault of Pacemaker's own, which is told and repaired
     data = only_run(tmp_path)
     tests = cts_tests(data)
-    assert [(name, outcome) for name, outcome, _ in told(tests)] == [
-        (name, "passed") for name in ("StandbyNodes", "ResourceRecover", "Flip", "SplitBrain")
-    ]
+    assert [each["test"] for each in tests] == ["StandbyNodes", "ResourceRecover", "Flip", "SplitBrain"]
+    *others, split_brain = tests
+    assert all(each["outcome"] == "passed" for each in others), ended.stdout + ended.stderr
+    if split_brain["outcome"] != "passed":
+        assert_late_write_told(data, split_brain)
+    missed = 1
+    assert ended.returncode == (0 if split_brain["outcome"] == "passed" else missed), ended.stderr
     # And each step's time is known, and the load of every node
     assert all(each["steps"] and each["seconds"] > 0 for each in tests)
     loads = [event["loads"] for event in data.events if event["event"] == "node-load"]

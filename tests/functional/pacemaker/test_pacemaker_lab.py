@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -37,6 +39,8 @@ from tippingpoint.targets.pacemaker.wire import LOCAL, SYNC
 from tippingpoint.util.lab_socket import ask_lab
 
 _CIB_PORT = 9898
+_LOGINS = 10
+"""At each node. Of this many, some come while the node writes."""
 
 
 def test_all_nodes_are_members_and_one_is_the_dc(pacemaker: PacemakerLab) -> None:
@@ -243,6 +247,24 @@ class TestFaults:
         assert _disk_limit(lab, "node1") == ""
         assert lab.is_whole()
 
+    def test_a_node_writes_what_is_changed_while_clients_log_in(
+        self, pacemaker_to_break: PacemakerLab
+    ) -> None:
+        """A node's CIB daemon has a child that writes to the disk, and PAM one that checks a password: it must not miss
+        the end of the first for the second, or it writes nothing any more, and boots with an old CIB."""
+        lab = pacemaker_to_break
+        with ThreadPoolExecutor(1) as beside:
+            logins = beside.submit(lambda: [_online_by_client(lab, "anonymous") for _ in range(_LOGINS)])
+            for number in itertools.count(20_000):
+                _ask(lab, do="property", name="cluster-ipc-limit", value=str(number))
+                if logins.done():
+                    break
+            logins.result()
+
+        _ask(lab, do="property", name="cluster-ipc-limit", value=None)
+
+        until(lambda: all(_epoch(_on_disk(lab, name)) == _epoch(lab.cib(name)) for name in lab.names))
+
     def test_a_property_is_set_and_deleted(self, pacemaker_to_break: PacemakerLab) -> None:
         lab = pacemaker_to_break
 
@@ -382,6 +404,16 @@ def _groups(lab: PacemakerLab, node: str) -> list[Path]:
         if hierarchy.kind == "cgroup2" or "blkio" in hierarchy.options.split(",")
         for path in hierarchy.mount_point.glob(f"**/{lab.directory.name}/{node}")
     ]
+
+
+def _on_disk(lab: PacemakerLab, name: str) -> str:
+    """The CIB that a node would boot with."""
+    return lab.run_on(name, "cat", "/var/lib/pacemaker/cib/cib.xml")
+
+
+def _epoch(cib: str) -> str:
+    """The version of a CIB's configuration."""
+    return re.findall(r' epoch="(\d+)"', cib)[0]
 
 
 def _disk_limit(lab: PacemakerLab, node: str) -> str:

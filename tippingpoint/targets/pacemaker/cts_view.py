@@ -132,7 +132,11 @@ def members(names: Collection[str], also: Collection[str] = ()) -> Condition:
 
     def lacks(view: View) -> str:
         there = set(view.sides[0].members) if view.sides else set[str]()
-        return "" if wanted <= there <= more else f"members are {_listed(there)}; expected {_listed(wanted)}"
+        if wanted <= there <= more:
+            return ""
+        pending = [name for name in sorted(wanted - there) if _is_pending(view, name)]
+        also = f"; {_listed(pending)} pending" if pending else ""
+        return f"members are {_listed(there)}; expected {_listed(wanted)}{also}"
 
     return Condition("members online", lacks)
 
@@ -174,7 +178,8 @@ def active_once(resources: Iterable[str], among: Collection[str]) -> Condition:
         for id in ids:
             active = _resource(view, id).active
             if len(active) != 1:
-                where = f"active on {_listed(active)}" if active else "inactive"
+                lost = view.status is not None and id not in view.status.resources
+                where = f"active on {_listed(active)}" if active else "not in the CIB" if lost else "inactive"
                 return f"{id} is {where}; expected on exactly one node"
             if active[0] not in among:
                 return f"{id} is active on {active[0]}; expected on one of {_listed(among)}"
@@ -340,6 +345,11 @@ def whole(
 def _unready(status: ClusterStatus, name: str) -> bool:
     node = status.nodes[name]
     return node.pending or node.unclean or node.leaving or node.remote
+
+
+def _is_pending(view: View, name: str) -> bool:
+    node = view.status.nodes.get(name) if view.status is not None else None
+    return node is not None and node.pending
 
 
 def _starts(view: View, id: str) -> set[Done]:

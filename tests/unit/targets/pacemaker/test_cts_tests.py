@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from tests.unit.targets.pacemaker.model_cluster import ModelCluster, Unmet, play, scene_of
 from tippingpoint.plan.cts import CTS_TESTS, WITHOUT_LAB, CtsTest
 from tippingpoint.targets.pacemaker.cts_tests import Skipped, steps_of
-from tippingpoint.targets.pacemaker.cts_view import unmet
+from tippingpoint.targets.pacemaker.cts_view import View, active_once, members, unmet
+from tippingpoint.targets.pacemaker.status import Resource
 
 
 @given(
@@ -92,3 +94,35 @@ def test_only_what_a_test_kills_may_be_fenced() -> None:
     flip = scene_of(cluster, Random(1))
     play(cluster, steps_of("Flip", flip))
     assert not flip.may_fence
+
+
+def test_a_resource_that_the_cib_has_lost_is_told_from_one_that_is_stopped() -> None:
+    cluster = ModelCluster(3)
+    first = scene_of(cluster, Random(1)).resources[0]
+    (side,) = cluster.view().sides
+    assert side.status.resources[first].active
+
+    for resources, missing in (
+        (
+            side.status.resources | {first: Resource(first, "")},
+            f"{first} is inactive; expected on exactly one node",
+        ),
+        ({}, f"{first} is not in the CIB; expected on exactly one node"),
+    ):
+        view = View((replace(side, status=replace(side.status, resources=resources)),))
+        assert active_once([first], cluster.names).lacks(view) == missing
+
+
+def test_a_node_that_stays_pending_is_told_from_one_that_is_gone() -> None:
+    # Given a cluster whose last node is there, and has not joined, or is not there
+    cluster = ModelCluster(3)
+    (side,) = cluster.view().sides
+    nodes = side.status.nodes
+    for online, missing in (
+        (True, "members are node1 node2; expected node1 node2 node3; node3 pending"),
+        (False, "members are node1 node2; expected node1 node2 node3"),
+    ):
+        last = replace(nodes["node3"], online=online, pending=online)
+        view = View((replace(side, status=replace(side.status, nodes=nodes | {"node3": last})),))
+        # When all of them are expected, then only one that is there is said to be pending
+        assert members(cluster.names).lacks(view) == missing
