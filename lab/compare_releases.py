@@ -12,12 +12,15 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
+from lab.cgroups import LEAST_CPU
 from lab.commands import run_on, write_page
 from lab.control import LabError
-from lab.demo import LABS
+from lab.demo import LABS, Lab
+from lab.etcd.cluster import EtcdLab
 from lab.watched import watched
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import load_plan
@@ -43,6 +46,12 @@ def main(arguments: Sequence[str]) -> int:
         default="4s",
         metavar="TIME",
         help="the longest hold of a stage: repeats tell more than long holds (4s)",
+    )
+    parser.add_argument(
+        "--cpu",
+        type=float,
+        metavar="CORES",
+        help="so much of a core for each member of an etcd: what else the machine does then matters less",
     )
     parser.add_argument("--set", dest="settings", metavar="KEY=VALUE", action="append", default=[])
     parser.add_argument(
@@ -83,6 +92,7 @@ def _run_all(options: argparse.Namespace) -> dict[str, list[Path]]:
     if len(set(releases)) != len(releases):
         raise UserError("RELEASE", ", ".join(releases), "each release once: the control repeats the first")
     holds = _holds(options.plan, options.hold)
+    start = _starter(options.target, options.cpu)
     runs: dict[str, list[Path]] = {}
     rounds = order_of(releases, options.repeats)
     count, done = sum(map(len, rounds)), 0
@@ -92,13 +102,21 @@ def _run_all(options: argparse.Namespace) -> dict[str, list[Path]]:
             print(
                 f"compare-releases: {done} of {count}: {options.plan} on {options.target} {name}", flush=True
             )
-            with (
-                LABS[options.target](MEMBERS, name.removesuffix(_control(""))) as lab,
-                watched(lab) as prometheus,
-            ):
+            with start(name.removesuffix(_control(""))) as lab, watched(lab) as prometheus:
                 settings = [f"name={options.target}-{name}", *lab.settings(), *holds, *options.settings]
                 runs.setdefault(name, []).append(run_on(prometheus, options.plan, options.out, settings))
     return runs
+
+
+def _starter(target: str, cpu: float | None) -> Callable[[str], Lab]:
+    """Return what starts a private target of a release. UserError for a limit that its lab does not have."""
+    if cpu is None:
+        return partial(LABS[target], MEMBERS)
+    if target != "etcd":
+        raise UserError("--cpu", f"{cpu:g} of {target}", "etcd: other labs limit no member")
+    if not LEAST_CPU <= cpu <= 1:
+        raise UserError("--cpu", f"{cpu:g}", f"{LEAST_CPU:g} to 1, of a core")
+    return lambda release: EtcdLab(MEMBERS, release=release, cpu=cpu)
 
 
 def _holds(name: str, longest: str) -> list[str]:

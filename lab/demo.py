@@ -29,8 +29,8 @@ from lab.prometheus import PrometheusLab
 from lab.tether import tethered
 from lab.watched import watched
 
-_Lab = EtcdLab | LxdLab | OpenstackLab | PacemakerLab
-LABS: dict[str, Callable[[int, str | None], _Lab]] = {
+Lab = EtcdLab | LxdLab | OpenstackLab | PacemakerLab
+LABS: dict[str, Callable[[int, str | None], Lab]] = {
     "etcd": lambda members, release: EtcdLab(members, release=release),
     "lxd": lambda members, release: LxdLab(members, release=release),
     "incus": lambda members, release: LxdLab(members, product="incus", release=release),
@@ -115,7 +115,7 @@ def main(arguments: list[str]) -> int:
 
 
 @contextmanager
-def _watched_if_possible(lab: _Lab) -> Generator[PrometheusLab | None]:
+def _watched_if_possible(lab: Lab) -> Generator[PrometheusLab | None]:
     """Yield a Prometheus that scrapes the lab; None if there is none, which the report then says."""
     with ExitStack() as ending:
         try:

@@ -24,12 +24,13 @@ import time
 from base64 import b64encode
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
+from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from lab.cgroups import LEAST_CPU, Hierarchy, VanishingCgroups, join, limit_cpu
+from lab.cgroups import LEAST_CPU, Hierarchy, VanishingCgroups, join, limit_cpu, on_one_core
 from lab.control import ControlServer, LabError, Member
 from lab.etcd.programs import find_etcd, flavor
 from lab.exporters import NETWORK, Exporters
@@ -57,10 +58,10 @@ class EtcdLab:
     common name is the user's. With `auth` they need the login in the YAML file `credentials`, and may only use keys
     below /tippingpoint/. `release` is a suite or version (lab/releases/), else the etcd of this machine is run.
 
-    Three faults need root. With `cpu`, each member, or each one that it names, may use so much of a core. With
-    `writes`, each may make so many writes a second that it waits for. With `bits`, there is one member, and its answers
-    have so many bits a second, on a line beyond its machine, or with `own_card` on its own network card. With `pprof`,
-    plans have the members profiled.
+    Three faults need root. With `cpu`, each member, or each one that it names, may use so much of a core, and runs on
+    one core. With `writes`, each may make so many writes a second that it waits for. With `bits`, there is one member,
+    and its answers have so many bits a second, on a line beyond its machine, or with `own_card` on its own network
+    card. With `pprof`, plans have the members profiled.
 
     `socket` is the control socket (see control.py). Members die with this process, even by SIGKILL. So does its
     directory, unless the caller gave one.
@@ -277,7 +278,9 @@ class EtcdLab:
         self._stopped.discard(name)
 
     def _popen(self, name: str) -> subprocess.Popen[bytes]:
-        with self._log(name).open("ab") as log:
+        small = self._quotas.get(name, inf) <= 1
+        bound = on_one_core(self.names.index(name)) if small else nullcontext()
+        with self._log(name).open("ab") as log, bound:
             process = subprocess.Popen(
                 tethered(self._commands[name]),
                 stdin=subprocess.DEVNULL,
