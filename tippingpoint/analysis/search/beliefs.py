@@ -8,6 +8,7 @@ load x, all loads as their logs:
 - The margin that binds grows with the load near the limit: slope * (x - limit), with the scatter slope * softness from
   one hold to the next, the error of sampling, and `_CURVED` of itself, as no margin is straight. Beyond `_FAR` only its
   side counts: queues and timeouts bend it there.
+- Or the margin jumps at the limit. Then it is like those before it on its side, and says nothing but its side.
 - A share of the probes lapses: what they say has nothing to do with the load.
 - The limit may drift while the search goes on, linearly in time.
 - A load that broke may leave the target hurt: its limit is lower until it begins from nothing again, or for some holds
@@ -20,21 +21,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import exp, isfinite, pi, sqrt
+from typing import Any
 
 import numpy as np
 
-from tippingpoint.analysis.search.normal import FloatArray, below, density
+from tippingpoint.analysis.search.normal import FloatArray, below
+
+_Logs = np.ndarray[tuple[Any, ...], np.dtype[np.float32]]
+"""Logs of chances: seven digits are enough for them, and take half the time."""
 
 LAPSE = 0.01
 """The share of probes that say nothing about their load."""
 _FAR = 0.7
 """A margin that is farther from 0 than this (ln 2) counts by its side only."""
-_CURVED = 0.3
+_CURVED = 0.15
 """How far a margin may be from a straight line, as a share of itself."""
-_SOFTNESS: FloatArray = np.geomspace(0.006, 0.4, 10)
-_SOFTNESS_PRIOR: FloatArray = np.asarray([0.4, 0.5, 0.7, 0.9, 1.0, 1.0, 1.0, 1.0, 0.3, 0.05])
-_SLOPES: FloatArray = np.geomspace(0.5, 24.0, 6)
+_SOFTNESS: FloatArray = np.geomspace(0.0025, 0.4, 10)
+_SOFTNESS_PRIOR: FloatArray = np.asarray([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.3, 0.05])
+"""Sharp limits are as likely as soft ones, on a scale of logs: a prior with fewer of them tells them wider than they
+are. The softest are rare."""
+_SLOPES: FloatArray = np.geomspace(0.5, 24.0, 7)
+_JUMPS = 0.15
+"""The chance that the margin jumps at the limit: the last cell of the grid's slopes."""
+_SLOPE_PRIOR: FloatArray = np.append(np.full(len(_SLOPES), (1 - _JUMPS) / len(_SLOPES)), _JUMPS)
+_ALIKE = 0.12
+"""By how much margins on one side of a jump differ, one standard deviation."""
+_WIDEST = 3.0
+"""The first margin on a side of a jump may be anywhere up to this."""
 
 
 @dataclass(frozen=True)
@@ -46,23 +60,30 @@ class _Story:
     """How far the limit drifts within the time of one hold."""
     hurt: float = 0.0
     """By how much the limit is lower after a load that broke."""
-    heals: bool = True
-    """Whether that is over when the target begins from nothing; otherwise it halves in every `_HALVES` holds."""
+    halves: float = 0.0
+    """In how many holds that halves; 0 if it is over when the target begins from nothing, and not before."""
 
 
 _STORIES = (
-    _Story(0.78),
-    *(_Story(prior, drift=drift) for drift, prior in ((-0.012, 0.006), (-0.005, 0.009))),
-    *(_Story(prior, drift=drift) for drift, prior in ((0.012, 0.006), (0.005, 0.009))),
-    *(_Story(prior, hurt=hurt) for hurt, prior in ((0.08, 0.04), (0.3, 0.02), (0.7, 0.01))),
-    *(_Story(0.04, hurt=hurt, heals=False) for hurt in (0.1, 0.2, 0.35)),
+    _Story(0.34),
+    *(_Story(prior, drift=drift) for drift, prior in ((-0.012, 0.08), (-0.005, 0.09))),
+    *(_Story(prior, drift=drift) for drift, prior in ((0.012, 0.08), (0.005, 0.09))),
+    *(_Story(prior, hurt=hurt) for hurt, prior in ((0.08, 0.03), (0.15, 0.05), (0.3, 0.03), (0.7, 0.01))),
+    *(_Story(0.025, hurt=hurt, halves=halves) for hurt in (0.1, 0.2, 0.3, 0.4) for halves in (1.5, 3.0)),
 )
-"""One of them is the case: that a target drifts and is hurt as well is too rare to count."""
+"""One of them is the case: that a target drifts and is hurt as well is too rare to count.
+
+A drift has more than its share: ten probes hardly show one, and the interval has to allow for it.
+"""
 _PRIOR: FloatArray = np.asarray([story.prior for story in _STORIES])
 _DRIFTS: FloatArray = np.asarray([story.drift for story in _STORIES])
+_STILL = float(_PRIOR[_DRIFTS == 0].sum())
+"""The chance that the limit does not drift."""
 _HURTS: FloatArray = np.asarray([story.hurt for story in _STORIES])
-_HEALS = np.asarray([story.heals for story in _STORIES])
-_HALVES = 2.5
+_HALVES: FloatArray = np.asarray([story.halves for story in _STORIES])
+_HEALS = _HALVES == 0
+_RARELY = 0.03
+"""The share of targets that drift, for the words: what is said of a drift takes more evidence than an interval."""
 _STEPS = 112
 """The number of limits on the grid."""
 _FINEST = 5
@@ -93,7 +114,7 @@ class Evidence:
 
 
 class Beliefs:
-    """The posterior distribution of the limit, from evidence in any order."""
+    """The posterior distribution of the limit, from evidence in the order in which it was taken."""
 
     def __init__(self, lowest: float, highest: float) -> None:
         """The limit is taken to be anywhere between these logs of loads, all of them as likely."""
@@ -103,8 +124,8 @@ class Beliefs:
 
     def learn(self, evidence: Evidence) -> None:
         """Take a probe into account."""
+        self._logs += self._likelihood(evidence, self._evidence)
         self._evidence.append(evidence)
-        self._logs += self._likelihood(evidence)
         self._normalise()
         if self._too_coarse():
             low, high = self._quantiles_of_base((_ALL_BUT / 2, 1 - _ALL_BUT / 2))
@@ -135,11 +156,12 @@ class Beliefs:
         """Return how many nats the outcome of a probe at each of these logs of loads is expected to tell of the limit.
 
         This is the mutual information of the outcome and the limit (Lindley, Annals of Mathematical Statistics 27
-        (1956) 986). `hurt` and `since` are those of the probe's evidence.
+        (1956) 986), less what is lost by a load that breaks: the target may be hurt for long, and what it shows then
+        says little of its limit. `hurt` and `since` are those of the probe's evidence.
         """
         chances, weights = self._told(loads, at, _lower(hurt, since))
         mean = weights @ chances
-        return _entropy(mean) - weights @ _entropy(chances)
+        return (_entropy(mean) - weights @ _entropy(chances)) * (1 - self.hurt_for_long * (1 - mean))
 
     @property
     def softness(self) -> FloatArray:
@@ -148,10 +170,11 @@ class Beliefs:
 
     @property
     def drifts(self) -> float:
-        """The chance that the limit drifts, with the sign of the drift that is more likely."""
-        each = self._of_stories
-        down, up = float(each[_DRIFTS < 0].sum()), float(each[_DRIFTS > 0].sum())
-        return up + down if up >= down else -(up + down)
+        """The chance that the limit drifts, if `_RARELY` is how often one does; with the sign that is more likely."""
+        each = self._of_stories / np.where(_DRIFTS == 0, _STILL / (1 - _RARELY), (1 - _STILL) / _RARELY)
+        down, up, still = (float(each[place].sum()) for place in (_DRIFTS < 0, _DRIFTS > 0, _DRIFTS == 0))
+        chance = (up + down) / (up + down + still)
+        return chance if up >= down else -chance
 
     @property
     def hurt(self) -> float:
@@ -171,35 +194,39 @@ class Beliefs:
 
     def _make(self, lowest: float, highest: float) -> None:
         self._grid: FloatArray = np.linspace(lowest, highest, _STEPS)
-        prior = np.log(_PRIOR)[:, None, None, None] + np.log(_SOFTNESS_PRIOR)[None, None, :, None]
-        shape = (len(_STORIES), _STEPS, len(_SOFTNESS), len(_SLOPES))
-        self._logs: FloatArray = np.broadcast_to(prior, shape).copy()
-        for evidence in self._evidence:
-            self._logs += self._likelihood(evidence)
+        prior = np.log(_PRIOR)[:, None, None, None] + np.log(np.outer(_SOFTNESS_PRIOR, _SLOPE_PRIOR))
+        shape = (len(_STORIES), _STEPS, len(_SOFTNESS), len(_SLOPE_PRIOR))
+        self._logs: _Logs = np.broadcast_to(prior.astype(np.float32), shape).copy()
+        for place, evidence in enumerate(self._evidence):
+            self._logs += self._likelihood(evidence, self._evidence[:place])
         self._normalise()
 
     def _normalise(self) -> None:
         self._logs -= self._logs.max()
-        weights = np.exp(self._logs.astype(np.float32)).astype(np.float64)
+        weights = np.exp(self._logs).astype(np.float64)
         self._weights: FloatArray = weights / weights.sum()
 
-    def _likelihood(self, evidence: Evidence) -> FloatArray:
-        """Return the log of the chance of what a probe showed, for every cell of the grid."""
+    def _likelihood(self, evidence: Evidence, before: Sequence[Evidence]) -> _Logs:
+        """Return the log of the chance of what a probe showed after others, for every cell of the grid."""
         # Many stories say the same of a probe, as before the first load that broke.
         shifts, each = np.unique(
             np.round(_lower(evidence.hurt, evidence.since) - _DRIFTS * evidence.at, 4), return_inverse=True
         )
         over = (evidence.load - self._grid[None, :] + shifts[:, None])[..., None]
+        held = below(-over / _SOFTNESS)
+        chance = held if evidence.held else 1.0 - held
         margin = evidence.margin
         if margin is None or not isfinite(evidence.error) or abs(margin) > _FAR:
-            held = below(-over / _SOFTNESS)
-            chance = held if evidence.held else 1.0 - held
-            return np.log((1 - LAPSE) * chance + LAPSE / 2)[each][..., None]
-        expected = over[..., None] * _SLOPES
-        variance = (_SOFTNESS[:, None] * _SLOPES) ** 2 + (evidence.error**2 + 1e-6)
-        spread = np.sqrt((_CURVED * expected) ** 2 + variance)
-        likely = density((margin - expected) / spread) / spread
-        return np.log((1 - LAPSE) * likely + LAPSE / (3 * 2 * _FAR))[each]
+            return np.log((1 - LAPSE) * chance + LAPSE / 2).astype(np.float32)[each][..., None]
+        expected = over.astype(np.float32)[..., None] * _SLOPES.astype(np.float32)
+        own = ((_SOFTNESS[:, None] * _SLOPES) ** 2 + (evidence.error**2 + 1e-6)).astype(np.float32)
+        variance = (_CURVED * expected) ** 2 + own
+        likely = np.empty((*expected.shape[:-2], len(_SOFTNESS), len(_SLOPE_PRIOR)), np.float32)
+        likely[..., :-1] = np.exp(-0.5 * (margin - expected) ** 2 / variance) / np.sqrt(2 * pi * variance)
+        likely[..., -1] = chance * _alike(evidence, before)
+        likely *= 1 - LAPSE
+        likely += LAPSE / (3 * 2 * _FAR)
+        return np.log(likely, out=likely)[each]
 
     def _limits(self, at: float) -> tuple[FloatArray, FloatArray]:
         """Return the limit's logs at a time, ascending and each once, and the chance of each."""
@@ -255,7 +282,19 @@ SOFTNESS = _SOFTNESS
 
 def _lower(hurt: bool, since: float) -> FloatArray:
     """Return by how much the limit is lower in each story, so many holds after a load that broke."""
-    return _HURTS * np.where(_HEALS, float(hurt), 0.5 ** (since / _HALVES))
+    return _HURTS * np.where(_HEALS, float(hurt), 0.5 ** (since / np.where(_HEALS, 1.0, _HALVES)))
+
+
+def _alike(evidence: Evidence, before: Sequence[Evidence]) -> float:
+    """Return the density of a margin where it jumps at the limit: it is like those on its side before it."""
+    assert evidence.margin is not None
+    away = [
+        evidence.margin - other.margin
+        for other in before
+        if other.margin is not None and other.held == evidence.held
+    ]
+    near = sum(exp(-0.5 * (each / _ALIKE) ** 2) / (_ALIKE * sqrt(2 * pi)) for each in away)
+    return (1 / _WIDEST + near) / (1 + len(away))
 
 
 def _entropy(chance: FloatArray) -> FloatArray:
