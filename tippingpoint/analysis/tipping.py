@@ -265,6 +265,7 @@ def _sentence(
             parts.append(_no_cliff(findings.loads_held, loads))
         told = _bends(unit, bends, first.operation if first is not None and first.by == "knee" else "")
         sentences.append("; ".join([*parts, *([told] if told else [])]) + ".")
+    sentences += _without_threshold(signs, checks)
     for doubt in dict.fromkeys(sign.doubt for sign in signs if sign.doubt):
         if doubt == _ON_PURPOSE:
             sentences.append(
@@ -277,6 +278,16 @@ def _sentence(
         for stage in sorted({storm.stage for storm in storms})
     ]
     return " ".join(sentences) or "Nothing was measured."
+
+
+def _without_threshold(signs: Sequence[TippingPoint], checks: Sequence[Check]) -> list[str]:
+    """Say that no threshold is about an operation that breaks, where all thresholds are met: the verdict says so."""
+    if not checks or not all(check.met for check in checks):
+        return []
+    judged = {check.operation for check in checks}
+    broken = dict.fromkeys(sign.operation for sign in signs if sign.by == "cliff" and sign.operation)
+    others = [operation for operation in broken if operation not in judged]
+    return [f"No threshold is about {show_list(others)}."] if others else []
 
 
 def _point_words(unit: str, loads: Sequence[Load], point: TippingPoint) -> str:

@@ -336,6 +336,23 @@ def test_leases_lost_at_the_largest_loads_are_the_cliff() -> None:
     )
 
 
+def test_an_operation_that_breaks_without_a_threshold_is_named_where_all_thresholds_are_met() -> None:
+    # given leases that are lost at the largest load, and a threshold on claims or on extends
+    stages = breaking([1000, 2000, 4000], {4000: {"extend.lost": 40}})
+    plan = "name: lost\ntarget: {{kind: etcd}}\nstages: [{{leases: 1000}}]\nthresholds: [{{operation: {}, p99: {}}}]"
+    of_claims, of_extends, missed = (
+        analyse(made_run(stages, plan=plan.format(operation, limit)))
+        for operation, limit in (("claim", "1s"), ("extend", "1s"), ("claim", "1ms"))
+    )
+    # then "met" and "tips" do not contradict each other
+    assert of_claims.verdict.sentence == "Met: the threshold held through 4000 leases."
+    assert of_claims.tipping.sentence == (
+        "Tips between 2000 and 4000 leases: 40 of 4040 extends lost at 4000. No threshold is about extend."
+    )
+    # and where that is not so, nothing is said of it
+    assert "No threshold" not in of_extends.tipping.sentence + missed.tipping.sentence
+
+
 def test_nothing_lost_holds_through_the_largest_load() -> None:
     tipping = analyse(made_run(breaking([1000, 2000, 4000, 16_000], {}))).tipping
     assert tipping.cliff is None
