@@ -11,9 +11,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 
 from pydantic import BaseModel, Field, ValidationError
@@ -54,7 +57,11 @@ def main() -> None:
 
 def _oversee(directory: Path, user: str) -> None:
     """Have the run's resources.json written, even if it only has the reason for a failure; then have the run
-    judged."""
+    judged.
+
+    If it is stopped meanwhile it leaves nothing, and does not have the run judged: that is all done again.
+    """
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     asked = sys.stdin.buffer.read()
     run = Runs(directory.parent).find(directory.name)
     fresh = run.resources_file.with_name(f".{run.resources_file.name}.new")
@@ -76,13 +83,14 @@ def _oversee(directory: Path, user: str) -> None:
             fresh.replace(run.resources_file)
     finally:
         fresh.unlink(missing_ok=True)
-        judge(run, user)
+        if not isinstance(sys.exception(), SystemExit):
+            judge(run, user)
 
 
 def _gathered_by(user: str, asked: bytes, fresh: Path) -> str:
     """Have the file written; returns why it could not be, or an empty text."""
     fresh.unlink(missing_ok=True)  # a process whose overseer was killed may still be writing to it
-    with fresh.open("wb") as answer, as_user_with_a_place(user) as confined:
+    with fresh.open("wb") as answer, _place_in(fresh.parent) as place:
         try:
             ended = subprocess.run(
                 [sys.executable, "-m", "tippingpoint.collect.gather_resources"],
@@ -91,7 +99,7 @@ def _gathered_by(user: str, asked: bytes, fresh: Path) -> str:
                 stderr=subprocess.PIPE,
                 timeout=SECONDS,
                 check=False,
-                **confined,
+                **as_user_with_a_place(place, user),
             )
         except subprocess.TimeoutExpired:
             return f"not finished after {SECONDS:.0f} s"
@@ -101,6 +109,18 @@ def _gathered_by(user: str, asked: bytes, fresh: Path) -> str:
     if ended.returncode == _REFUSED and said:
         return said[-1][:300]
     return f"it could not be queried: {how_it_ended(ended.returncode)}"
+
+
+@contextlib.contextmanager
+def _place_in(directory: Path) -> Generator[Path]:
+    """Make a directory for temporary files in the run's, so that the next process removes what a killed one left."""
+    place = directory / ".gathering"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(mode=0o700, exist_ok=True)
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def _gather() -> None:

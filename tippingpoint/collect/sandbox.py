@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ def write(path: Path, asked: bytes, *, within: float | None = None) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.new")
     try:
-        with fresh.open("wb") as answer, as_user_with_a_place() as confined:
+        with fresh.open("wb") as answer, tempfile.TemporaryDirectory(prefix="tippingpoint-") as place:
             ended = subprocess.run(
                 _COMMAND,
                 input=asked,
@@ -51,7 +51,7 @@ def write(path: Path, asked: bytes, *, within: float | None = None) -> bool:
                 stderr=subprocess.PIPE,
                 timeout=patience,
                 check=False,
-                **confined,
+                **as_user_with_a_place(Path(place)),
             )
         if ended.returncode not in (0, WORSE):
             said = ended.stderr.decode(errors="replace").strip().splitlines()
@@ -147,14 +147,12 @@ def as_user(user: str | None = None) -> dict[str, Any]:
     return confined
 
 
-@contextlib.contextmanager
-def as_user_with_a_place(user: str | None = None) -> Generator[dict[str, Any]]:
-    """Return the same, with a directory for temporary files, which is removed however the process ends."""
+def as_user_with_a_place(place: Path, user: str | None = None) -> dict[str, Any]:
+    """Return the same, with a directory of ours for temporary files, which the caller removes."""
     confined = as_user(user)
-    with tempfile.TemporaryDirectory(prefix="tippingpoint-") as place:
-        if "user" in confined:
-            shutil.chown(place, confined["user"])
-        yield confined | {"env": confined["env"] | {"TMPDIR": place}}
+    if "user" in confined:
+        shutil.chown(place, confined["user"])
+    return confined | {"env": confined["env"] | {"TMPDIR": str(place)}}
 
 
 def _environment() -> dict[str, str]:

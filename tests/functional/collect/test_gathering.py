@@ -126,20 +126,25 @@ def gives_way(process: int) -> bool:
     return False
 
 
-def laid_down(process: int) -> bytes:
-    """All that is in files of a process that it removes when it ends."""
+def place_of(process: int) -> Path:
+    """The directory for temporary files that a process was given."""
     environment = dict(
         line.split(b"=", 1) for line in Path(f"/proc/{process}/environ").read_bytes().split(b"\0") if line
     )
-    files = [path for path in Path(environment[b"TMPDIR"].decode()).rglob("*") if path.is_file()]
+    return Path(environment[b"TMPDIR"].decode())
+
+
+def laid_down(place: Path) -> bytes:
+    """All that is in files of a directory, which has some."""
+    files = [path for path in place.rglob("*") if path.is_file()]
     assert files
     return b"".join(path.read_bytes() for path in files)
 
 
-def kill(processes: Iterable[int]) -> None:
+def send(what: signal.Signals, processes: Iterable[int]) -> None:
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(process, signal.SIGKILL)
+            os.kill(process, what)
 
 
 @pytest.mark.parametrize("mebibytes", [0, 50])
@@ -178,10 +183,11 @@ def test_one_that_answers_garbage_or_50_mb_is_told_in_the_report(
     assert all(why.startswith(f"http://127.0.0.1:{server.server_port}: ") for _, why in found.missing)
 
 
-def test_a_collector_that_is_killed_while_it_gathers_does_it_again(
-    run: StoredRun, prometheus: Recorded, tmp_path: Path
+@pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
+def test_a_collector_that_is_ended_while_it_gathers_does_it_again(
+    run: StoredRun, prometheus: Recorded, tmp_path: Path, ended_by: signal.Signals
 ) -> None:
-    # given one that asks a Prometheus which does not answer, and is killed meanwhile, as a machine that restarts is
+    # given one that asks a Prometheus which does not answer, and is ended meanwhile, as on a machine that restarts
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as silent:
         login = {"username": "reader", "password": "swordfish"}
         sandbox.conclude(run, {"url": f"http://127.0.0.1:{silent.server_port}", **login})
@@ -190,18 +196,23 @@ def test_a_collector_that_is_killed_while_it_gathers_does_it_again(
             lambda: [process for process in gathering(gathering([os.getpid()])) if gives_way(process)]
         )
         until(lambda: select.select([silent], [], [], 0)[0])
-        assert b"swordfish" not in laid_down(asking[0])
-        kill(gathering([os.getpid()]))
+        place = place_of(asking[0])
+        assert b"swordfish" not in laid_down(place)
+        send(ended_by, gathering([os.getpid()]))
         until(lambda: not gathering([os.getpid()]))
-        # then the run has a report, without what was not gathered
+        # then one that was stopped has left nothing, and the run has a report, without what was not gathered
+        if ended_by == signal.SIGTERM:
+            assert not list(run.directory.glob(".*"))
+            assert not place.exists()
         assert run.resources is None
         assert run.verdict is None
         assert run.id in report_of(run, tmp_path)
         # and what was left of it spoils nothing when it is done again
         found = concluded(run, url=prometheus.url)
-        kill(asking)
+        send(signal.SIGKILL, asking)
     assert found.figure("host-load-1") is not None
     assert not list(run.directory.glob(".*"))
+    assert not place.exists()
 
 
 def test_a_renderer_that_is_killed_for_memory_is_told_and_asked_again(
@@ -213,7 +224,7 @@ def test_a_renderer_that_is_killed_for_memory_is_told_and_asked_again(
     def kill_all() -> None:
         while not over.is_set():
             if list(Path(meanwhile).glob("*/*/*")):
-                kill(filter(gives_way, engines("tippingpoint.collect", [os.getpid()])))
+                send(signal.SIGKILL, filter(gives_way, engines("tippingpoint.collect", [os.getpid()])))
 
     with (
         TemporaryDirectory() as meanwhile,

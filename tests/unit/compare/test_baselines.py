@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import ast
 import operator
+import os
 import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -138,3 +143,14 @@ def test_all_samples_of_the_transcripts_are_read() -> None:
         }
     assert counted["juju-2.5.0"] == {"claim.ok": 7, "claim.timeout": 0, "extend.ok": 22, "extend.lost": 2}
     assert counted["juju-2.5.1"] == {"claim.ok": 76, "claim.timeout": 10, "extend.ok": 173, "extend.lost": 0}
+
+
+def test_a_process_that_is_killed_after_it_read_a_published_log_leaves_nothing(tmp_path: Path) -> None:
+    script = "import os, signal; from tippingpoint.compare.baselines import load_baseline\n"
+    script += "run = load_baseline('juju-2.5.1').run(); print(len(run.stages), flush=True)\n"
+    script += "os.kill(os.getpid(), signal.SIGKILL)"
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL
+    assert int(done.stdout) > 0
+    assert list(tmp_path.iterdir()) == []

@@ -7,7 +7,6 @@ log, so its results are computed, not written down.
 
 from __future__ import annotations
 
-import atexit
 import difflib
 import tempfile
 from functools import cache
@@ -146,18 +145,18 @@ def _run(name: str) -> RunData:
     from tippingpoint.rundir.results import load_run
 
     baseline = _all()[name]
-    kept = tempfile.TemporaryDirectory(prefix="tippingpoint-baseline-")
-    atexit.register(kept.cleanup)  # readers of the run may still need its directory
     log = str(baseline.transcript)
+    # Nothing reads the directory of a published log once the run is loaded: it tells no faults and has no profiles.
     with (
+        tempfile.TemporaryDirectory(prefix="tippingpoint-baseline-") as kept,
         resources.as_file(published_files()[log]) as path,
         resources.as_file(published_files()[log + SIDECAR_SUFFIX]) as sidecar,
     ):
-        directory = import_log(path, Path(kept.name), sidecar=sidecar, title=baseline.title)
-    manifest = Manifest.load(directory)
-    manifest.id = PREFIX + name
-    manifest.source = "baseline"
-    author = f", by {baseline.source.author}" if baseline.source.author else ""
-    manifest.origin = f"“{baseline.source.title}”{author} ({baseline.source.where}); {CLOSED_LOOP}"
-    manifest.save(directory)
-    return load_run(directory)
+        directory = import_log(path, Path(kept), sidecar=sidecar, title=baseline.title)
+        manifest = Manifest.load(directory)
+        manifest.id = PREFIX + name
+        manifest.source = "baseline"
+        author = f", by {baseline.source.author}" if baseline.source.author else ""
+        manifest.origin = f"“{baseline.source.title}”{author} ({baseline.source.where}); {CLOSED_LOOP}"
+        manifest.save(directory)
+        return load_run(directory)
