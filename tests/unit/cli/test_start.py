@@ -73,3 +73,31 @@ def test_a_run_brings_what_its_report_needs_only_when_its_workers_are_gone() -> 
     script += "print(*sorted({'numpy', 'jinja2', 'aiohttp'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_leases_by_the_v3_api_of_etcd_need_no_client_of_http_1() -> None:
+    script = "import sys; from tippingpoint.plan.claim import ClaimWorkload\n"
+    script += "from tippingpoint.targets.etcd.claim import Scope, connect\n"
+    script += "from tippingpoint.targets.etcd.plan import EtcdTarget\n"
+    script += "connect(EtcdTarget(kind='etcd', api=sys.argv[1]), ClaimWorkload(), Scope('a/', 0))\n"
+    script += "print('aiohttp' in sys.modules)"
+    by_api = {
+        api: subprocess.run(
+            [sys.executable, "-c", script, api], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for api in ("v2", "v3")
+    }
+    assert by_api == {"v2": "True", "v3": "False"}
+
+
+def test_a_command_that_needs_numpy_starts_no_threads_for_it() -> None:
+    script = "import os, sys; from tippingpoint.__main__ import main\n"
+    script += "try:\n    main()\nexcept SystemExit:\n"
+    script += "    print('numpy' in sys.modules, len(os.listdir('/proc/self/task')))"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "compare", "nowhere", "nothing"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["True", "1"]

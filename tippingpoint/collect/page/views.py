@@ -15,7 +15,7 @@ from typing import Any, cast
 from weakref import WeakSet
 
 from aiohttp import web
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from yarl import URL
 
 from tippingpoint.collect.followed import asked as followed_as
@@ -29,6 +29,7 @@ from tippingpoint.errors import UserError
 from tippingpoint.report.formats.html import embedded, page_script
 from tippingpoint.units.shared_run import UnitWord
 from tippingpoint.util.durations import format_duration, show_us
+from tippingpoint.util.templates import template_environment
 
 LARGEST_FORM = 4096
 """The most bytes of a login form."""
@@ -399,13 +400,7 @@ def _page(template: str, *, status: int = 200, **shown: Any) -> web.Response:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("tippingpoint.collect.page"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = template_environment("tippingpoint.collect.page")
     environment.filters |= {
         "moment": _moment,
         "milliseconds": _milliseconds,

@@ -10,12 +10,13 @@ from importlib import resources
 from typing import Any
 
 import orjson
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from tippingpoint.plan.kinds import facts_of, target_name
 from tippingpoint.report import figures
 from tippingpoint.report.sections.landing import host_name
+from tippingpoint.util.templates import template_environment
 
 _KNOWN_OPERATIONS = {
     **{"claim": 1, "extend": 2, "connect": 3},
@@ -73,13 +74,7 @@ def render_html(document: dict[str, Any]) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("tippingpoint.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = template_environment("tippingpoint.report")
     environment.filters["host_name"] = host_name
     for name in _FILTERS:
         environment.filters[name] = _unbroken(getattr(figures, name))

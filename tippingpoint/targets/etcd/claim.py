@@ -5,7 +5,6 @@ from __future__ import annotations
 from tippingpoint.plan.claim import ClaimWorkload
 from tippingpoint.targets.etcd.access import LEASE_IDS, Scope
 from tippingpoint.targets.etcd.plan import EtcdTarget
-from tippingpoint.targets.etcd.v2 import V2Target, clean_v2
 from tippingpoint.targets.etcd.v3 import V3Target
 from tippingpoint.targets.etcd.v3_clean import clean_v3
 from tippingpoint.workloads.claim.target import ClaimTarget
@@ -20,6 +19,8 @@ def connect(target: EtcdTarget, workload: ClaimWorkload, scope: Scope) -> ClaimT
     time, in whole seconds. (etcd's own minimum is one and a half times its election timeout.)
     """
     if target.api == "v2":
+        from tippingpoint.targets.etcd.v2 import V2Target  # it imports aiohttp, which v3 does not need
+
         return V2Target(target, workload, scope)
     return V3Target(target, workload, scope)
 
@@ -34,5 +35,7 @@ async def clean(target: EtcdTarget, prefix: str, lease_ids: range, *, only_of_ke
     no server can be reached or the target refuses the user.
     """
     if target.api == "v2":
+        from tippingpoint.targets.etcd.v2 import clean_v2
+
         return await clean_v2(target, prefix)
     return await clean_v3(target, prefix, lease_ids, only_of_keys=only_of_keys)
