@@ -110,7 +110,7 @@ class TestStart:
             ({"plan": "etcd-leases-smal"}, "(did you mean etcd-leases-small?)"),
             ({"plan": "lxd-cluster-small"}, "a plan of the workload claim: container-spawner runs this one"),
             ({"plan": "pacemaker-cts"}, "a plan of the workload claim: only the command line runs this one"),
-            ({"plan": "/etc/passwd"}, "plan: /etc/passwd: expected one of etcd-demo, "),
+            ({"plan": "/etc/passwd"}, "plan: /etc/passwd: expected one of etcd-capacity, etcd-demo, "),
             ({"plan_yaml": "a: ["}, "plan-yaml: "),
             # what Juju 4.0 makes of a plan without --string-args
             (

@@ -18,6 +18,7 @@ from tippingpoint.compare.costs import CostComparison, compare_costs, costs_toge
 from tippingpoint.compare.names import Named, differences, short_names
 from tippingpoint.compare.pair import NOT_COMPARED, Against, Pair, Side
 from tippingpoint.compare.published import PublishedRow, compare_published
+from tippingpoint.compare.ramp import ramp_of
 from tippingpoint.compare.reach import APART, Judgement, Reach, not_judged, reach_of
 from tippingpoint.compare.recovery import Back, backs_of, show_back
 from tippingpoint.compare.repeats import Change, Release
@@ -30,7 +31,6 @@ from tippingpoint.compare.sentence import (
     times,
     tipping_words,
 )
-from tippingpoint.compare.typical import ramp_of
 from tippingpoint.errors import UserError
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.rundir.operations import OPERATIONS, OWN_LOAD
@@ -40,6 +40,8 @@ from tippingpoint.util.text import show_list, show_load, show_share, show_size
 
 ALL_CALLS, TYPICAL = "all calls", "typical time"
 """Operation and measure of the figure of all calls; see typical.py."""
+SERVED = "most a second"
+"""The measure of what was served; see served.py."""
 Outcome = Literal["worse", "better", "withheld", "none", "single", "apart", "published"]
 
 
@@ -70,7 +72,8 @@ class Row:
 class Overall:
     """One figure of one operation over all loads that all runs held: the mean of its changes.
 
-    The typical time of all calls (ALL_CALLS, TYPICAL) is that over the whole ramp; see typical.py.
+    The typical time of all calls (ALL_CALLS, TYPICAL) is over these loads, too. The most successes a second (SERVED)
+    are those of any load of the ramp, and higher is better.
     """
 
     operation: str
@@ -274,6 +277,7 @@ def compare(
     parts = [
         tipping_words(names, reaches, unit),
         *_tip_words(pairs, base),
+        *_served_words(pairs, base),
         *_typical_words(pairs, base, unit),
         _main_words(rows, main, names, reaches, unit),
         *_contrary_words(rows, tips, main, names, unit),
@@ -367,8 +371,13 @@ def _beyond(key: Key, releases: Sequence[Release], control: Release | None) -> l
 def _overall(pairs: Sequence[Pair]) -> list[Overall]:
     found = [pair.overall() for pair in pairs]
     typical = [pair.typical for pair in pairs]
+    served = dict.fromkeys(operation for pair in pairs for operation in pair.served)
     first = [Overall(ALL_CALLS, "ramp", TYPICAL, typical)]
     return [
+        *(
+            Overall(operation, "ramp", SERVED, [pair.served.get(operation, NOT_COMPARED) for pair in pairs])
+            for operation in served
+        ),
         *(first if any(one is not NOT_COMPARED for one in typical) else []),
         *(
             Overall(
@@ -435,15 +444,30 @@ def _tip_words(pairs: Sequence[Pair], base: str) -> list[str]:
     return said
 
 
+def _served_words(pairs: Sequence[Pair], base: str) -> list[str]:
+    """Say how the most that releases served compares."""
+    return [
+        f"the most {operation} calls that {pair.name} serves a second are {times(one.change)} those of {base} "
+        f"(95 % {times(one.low)} to {times(one.high)})"
+        for pair in pairs
+        for operation, one in pair.served.items()
+        if _is_told(pair, one)
+    ]
+
+
 def _typical_words(pairs: Sequence[Pair], base: str, unit: str) -> list[str]:
-    """Say how many times as long a typical call takes, where that is certain and tipping points do not contradict."""
+    """Say how many times as long a typical call takes."""
     return [
         f"a typical call of {pair.name} {_up_to(pair, unit)} takes {times(one.change)} the time of {base} "
         f"(95 % {times(one.low)} to {times(one.high)})"
         for pair in pairs
-        if (one := pair.typical).judgement in ("worse", "better")
-        and pair.tip in ("same", "unsure", one.judgement)
+        if _is_told(pair, one := pair.typical)
     ]
+
+
+def _is_told(pair: Pair, figure: Against) -> bool:
+    """Tell whether a figure of capacity belongs beside the tipping points: it is certain, and does not contradict."""
+    return figure.judgement in ("worse", "better") and pair.tip in ("same", "unsure", figure.judgement)
 
 
 def _up_to(pair: Pair, unit: str) -> str:
@@ -571,7 +595,7 @@ def _changes(
             if judgement in found and against.change is not None:
                 who = f"{titles[number]}: " if len(titles) > 2 else ""
                 weight = 1e9 + (1e6 if one.measure in RATES else 0) + abs(against.change)
-                weight += 1e11 if one.measure == TYPICAL else 0
+                weight += {SERVED: 2e11, TYPICAL: 1e11}.get(one.measure, 0)
                 found[judgement].append((weight, who + _overall_words(one, against, pairs[number - 1], unit)))
     for one in recovery:
         for number, against in enumerate(one.against, start=1):
@@ -595,6 +619,8 @@ def _overall_words(one: Overall, against: Against, pair: Pair, unit: str) -> str
     what = f"{one.operation} {one.measure.replace('_', ' ')} over all loads{kind}"
     if one.measure == TYPICAL:
         what = f"a typical call {_up_to(pair, unit)}"
+    if one.measure == SERVED:
+        what = f"the most {one.operation} calls served a second"
     if one.measure in RATES:
         more = "more" if (against.change or 0.0) > 0 else "less"
         return f"{what}: {show_share(abs(against.change or 0.0))} {more}"
@@ -674,8 +700,8 @@ def _show_loads(sizes: Sequence[float], unit: str, kind: StageKind) -> str:
     return f"{before}{show_list([show_size(size) for size in sizes])} {unit}"
 
 
-def _has_typical(pairs: Sequence[Pair]) -> bool:
-    return any(pair.typical is not NOT_COMPARED for pair in pairs)
+def _has_served(pairs: Sequence[Pair]) -> bool:
+    return any(pair.served for pair in pairs)
 
 
 def _summary(rows: Sequence[Row], pairs: Sequence[Pair], names: Sequence[str], unit: str) -> str:
@@ -686,7 +712,7 @@ def _summary(rows: Sequence[Row], pairs: Sequence[Pair], names: Sequence[str], u
     at_held = [(row, number) for row in rows for number in range(len(pairs)) if row.against[number].judgement]
     beyond = sum(bool(against.beyond) for row in rows for against in row.against)
     if not at_held:
-        judged = "tipping points and the typical call" if _has_typical(pairs) else "tipping points"
+        judged = "tipping points and what was served" if _has_served(pairs) else "tipping points"
         return (
             f"No load of {names[0]} that another run measured was held by both, so only {judged} are judged."
         )

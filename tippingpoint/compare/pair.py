@@ -1,15 +1,17 @@
-"""Compares two releases: where they tip, a typical call, and every figure at loads that all of their runs held."""
+"""Compares two releases: where they tip, what they serve, and every figure at loads that all of their runs held."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from statistics import fmean
 from typing import Any, TypeVar
 
 from tippingpoint.analysis.confidence import difference_of_shares, ratio_of_percentiles
 from tippingpoint.compare.cells import PERCENTILES, RATES, Cell, Key, Table, rates_of
+from tippingpoint.compare.ramp import Ramp
 from tippingpoint.compare.reach import Judgement, comparable_tips, tips_against
 from tippingpoint.compare.recovery import Back, ratio_of, recovery_figure
 from tippingpoint.compare.repeats import (
@@ -27,11 +29,12 @@ from tippingpoint.compare.repeats import (
     tip_level,
 )
 from tippingpoint.compare.resources import Ratio, ResourceComparison
-from tippingpoint.compare.typical import Ramp, parts_of, typical_figure
+from tippingpoint.compare.served import most_served, served_figure
+from tippingpoint.compare.typical import parts_of, typical_figure
 from tippingpoint.plan.fields import StageKind
 
 CAPACITY_SHARE = 0.8
-"""The share of ERRS that is kept for what shows capacity: the tipping point and the typical call, together.
+"""The share of ERRS that is kept for the tipping point, what was served, and the typical call, together.
 
 The figures get it too where one of these differs."""
 CAPACITY_ERRS = ERRS * CAPACITY_SHARE
@@ -66,6 +69,7 @@ _Subject = tuple[StageKind, str, str] | int | str
 _Both = tuple[Figure, Figure | None]
 """A figure of both releases, and the same of the first release and its control."""
 _What = TypeVar("_What")
+_One = TypeVar("_One")
 NOT_COMPARED = Against(None, None, None, "unsure")
 """A figure that one of the two lacks."""
 
@@ -81,7 +85,7 @@ class Side:
     backs: list[dict[str, Back]]
     """When the target was back, by kind of fault, in each run."""
     ramps: list[Ramp]
-    """How long a typical call took at each step of each run."""
+    """What was served, and how long calls took, at each step of each run."""
 
 
 class Pair:
@@ -110,6 +114,8 @@ class Pair:
         """How long a typical call took; not compared without repeats or a ramp in common."""
         self.typical_to = 0.0
         """The largest load that `typical` is about."""
+        self.served: dict[str, Against] = {}
+        """By operation, the ratio of the most that was served a second; without repeats or a ramp in common empty."""
         decided = self._compare_capacity()
         figures = self._figures(beyond) if self.repeated else {}
         errs = ERRS if decided else FIGURES_ERRS
@@ -121,10 +127,7 @@ class Pair:
             (what, load): change if self._overall[what].certain else replace(change, certain=False)
             for (what, load), change in self._tested(at_loads, errs).items()
         }
-        if control is not None:
-            own = {what: (alone, None) for what, (_, alone) in over_all.items() if alone is not None}
-            again_changes = self._tested(own, FIGURES_ERRS).values()
-            self.control_differs |= any(change.certain for change in again_changes)
+        self.control_differs |= self._control_changed(over_all, FIGURES_ERRS)
 
     @property
     def name(self) -> str:
@@ -208,55 +211,80 @@ class Pair:
         return Ratio(change.change, change.low, change.high, certain)
 
     def _compare_capacity(self) -> bool:
-        """Compare where both tip and how long a typical call took; tell whether figures need no share of the chance.
+        """Compare where both tip, what they serve, and how long a typical call took.
 
-        That is so where one of the two differs, or where neither can be compared.
+        Tell whether figures need no share of the chance: one of these differs, or none can be compared.
         """
         base, other = self._base.release, self._other.release
         same_thresholds = len({str(_thresholds(release)) for release in (base, other)}) == 1
         if not self.repeated:
             self.tip = tips_against(base.reach, other.reach, same_thresholds=same_thresholds)
             return True
-        tip, typical = self._tips(same_thresholds), self._typical()
-        both: dict[str, _Both] = {"tip": tip} if tip is not None else {}
-        both |= {"typical": typical} if typical is not None else {}
-        found = self._tested(both, CAPACITY_ERRS)
-        own = {what: (alone, None) for what, (_, alone) in both.items() if alone is not None}
-        self.control_differs = any(change.certain for change in self._tested(own, CAPACITY_ERRS).values())
+        tip, served, typical = self._tips(same_thresholds), self._served(), self._typical()
+        every: dict[str, _Both] = {"tip": tip} if tip is not None else {}
+        every |= {f"served {operation}": figure for operation, figure in served.items()}
+        every |= {"typical": typical} if typical is not None else {}
+        found = self._tested(every, CAPACITY_ERRS)
+        self.control_differs = self._control_changed(every, CAPACITY_ERRS)
         if "tip" in found:
             self.tip_change = found["tip"]
             judgement = judged(self.tip_change, 1 / (1 + self._tolerance), 1 + self._tolerance)
             self.tip = _SWAPPED.get(judgement, "unsure")  # a higher load is better
         if "typical" in found:
             self.typical = self._judged(found["typical"], "", 0.0, 0.0)
-        return not found or any(one in _SWAPPED for one in (self.tip, self.typical.judgement))
+        self.served = {
+            operation: _higher_is_better(self._judged(found[f"served {operation}"], "", 0.0, 0.0))
+            for operation in served
+        }
+        judged_of = [one.judgement for one in (self.typical, *self.served.values())]
+        return not found or any(one in _SWAPPED for one in (self.tip, *judged_of))
 
     def _tips(self, same_thresholds: bool) -> _Both | None:
         """Return where both tip as a figure; None if it is not known of all runs, or the same for all."""
-        again = self._control.release.reaches if self._control is not None else []
-        before, after = [*self._base.release.reaches, *again], self._other.release.reaches
+        first, other, *again = (side.release.reaches for side in self._sides)
+        before = [reach for of in (first, *again) for reach in of]
         known = all(
             comparable_tips(one, another, same_thresholds=same_thresholds)
             for one in before
-            for another in after
+            for another in other
         )
-        figure = tip_level(before, after)
-        if not known or figure is None:
+        both = _both(tip_level, first, other, *again)
+        if not known or both is None:
             return None
-        if len({(reach.held, reach.broken) for reach in (*before, *after)}) == 1:
+        if len({(reach.held, reach.broken) for reach in (*before, *other)}) == 1:
             self.tip = "same"
             return None
-        return figure, tip_level(self._base.release.reaches, again) if again else None
+        return both
 
     def _typical(self) -> _Both | None:
-        first, other = self._base.ramps, self._other.ramps
-        again = self._control.ramps if self._control is not None else []
-        parts = parts_of([*first, *again, *other])
+        ramps = [side.ramps for side in self._sides]
+        first_held, *others_held = (side.release.reach.loads for side in self._sides)
+        held = [load for load in first_held if all(load in others for others in others_held)]
+        parts = parts_of([ramp for of in ramps for ramp in of], held)
         if not parts:
             return None
-        self.typical_to = max(first[0][step].size for step, _ in parts)
-        alone = typical_figure(parts, first, again) if again else None
-        return typical_figure(parts, [*first, *again], other), alone
+        self.typical_to = max(ramps[0][0][step].size for step, _ in parts)
+        return _both(partial(typical_figure, parts), *ramps)
+
+    def _served(self) -> dict[str, _Both]:
+        ramps = [side.ramps for side in self._sides]
+        found: dict[str, _Both] = {}
+        for operation, runs in most_served([ramp for of in ramps for ramp in of]).items():
+            each = iter(runs)
+            both = _both(partial(served_figure, operation), *(list(islice(each, len(of))) for of in ramps))
+            if both is not None:
+                found[operation] = both
+        return found
+
+    @property
+    def _sides(self) -> list[Side]:
+        """The first release, the other one, and the control, if there is one."""
+        return [self._base, self._other, *([self._control] if self._control is not None else [])]
+
+    def _control_changed(self, figures: Mapping[_What, _Both], errs: float) -> bool:
+        """Tell whether any of these figures differs for certain between the first release and its control."""
+        own = {what: (alone, None) for what, (_, alone) in figures.items() if alone is not None}
+        return any(change.certain for change in self._tested(own, errs).values())
 
     def _tested(self, figures: Mapping[_What, _Both], errs: float) -> dict[_What, Change]:
         own = [alone for _, alone in figures.values() if alone is not None]
@@ -266,7 +294,7 @@ class Pair:
 
     def _figures(self, beyond: Mapping[Key, str]) -> dict[_Subject, dict[float, _Both]]:
         """Return every figure that all runs have, by load; beside it that of the first release and its control."""
-        sides = [self._base, self._other, *([self._control] if self._control is not None else [])]
+        sides = self._sides
         found: dict[_Subject, dict[float, _Both]] = {}
 
         def add(
@@ -275,11 +303,9 @@ class Pair:
             make: Callable[[Sequence[Any], Sequence[Any]], Figure | None],
             values: list[list[Any]],
         ) -> None:
-            first, other, *control = values
-            again = [value for own in control for value in own]
-            made = make([*first, *again], other)
-            if made is not None:
-                found.setdefault(what, {})[load] = made, make(first, again) if again else None
+            both = _both(make, *values)
+            if both is not None:
+                found.setdefault(what, {})[load] = both
 
         for key, why in beyond.items():
             if why or not all(key in table for side in sides for table in side.tables):
@@ -306,6 +332,22 @@ class Pair:
                 if held and min(map(min, typical)) > 0:
                     add(number, at, partial(level_figure, f"{figure.name} {figure.part}"), typical)
         return found
+
+
+def _both(
+    make: Callable[[Sequence[_One], Sequence[_One]], Figure | None],
+    first: Sequence[_One],
+    other: Sequence[_One],
+    again: Sequence[_One] = (),
+) -> _Both | None:
+    """Make a figure of both releases, and of the first one and its control; None if it cannot be made."""
+    made = make([*first, *again], other)
+    return (made, make(first, again) if again else None) if made is not None else None
+
+
+def _higher_is_better(found: Against) -> Against:
+    """Turn round a judgement by which larger figures are worse."""
+    return replace(found, judgement=_SWAPPED.get(found.judgement or "unsure", found.judgement))
 
 
 def _over_loads(figures: Sequence[_Both]) -> _Both:

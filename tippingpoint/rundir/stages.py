@@ -82,22 +82,26 @@ class StageResult:
         """Return the outcomes of an operation whose times are its cost in this stage; see waited_outcomes."""
         return waited_outcomes(self.histograms, operation, Histogram.merged)
 
-    def throughput(self, operation: str) -> float | None:
-        """Return the successes per second during the hold; None if there was no hold, or the clock is unknown.
+    def served(self, operation: str) -> tuple[int, float] | None:
+        """Return the successes during the hold, and its seconds; None if there was no hold, or the clock is unknown.
 
-        Operations that connect, make or remove things are over by then. They count per second until the hold began;
-        None means that the stage needed none of them.
+        Operations that connect, make or remove things are over by then. Theirs are those until the hold began; None
+        means that the stage needed none of them.
         """
+        held = self.held.get(tag(operation))
+        during_hold = held.total if held else 0
         if operation in BRINGING_UP:
             if self.hold_begin is None or self.hold_begin <= self.begin or not self.attempts(operation):
                 return None
-            during_hold = self.held.get(tag(operation))
-            made = self.count(operation) - (during_hold.total if during_hold else 0)
-            return made / (self.hold_begin - self.begin)
+            return self.count(operation) - during_hold, self.hold_begin - self.begin
         if self.hold_begin is None or self.end is None or self.end <= self.hold_begin:
             return None
-        held = self.held.get(tag(operation))
-        return (held.total if held else 0) / (self.end - self.hold_begin)
+        return during_hold, self.end - self.hold_begin
+
+    def throughput(self, operation: str) -> float | None:
+        """Return the successes per second; None where `served` has none."""
+        found = self.served(operation)
+        return found[0] / found[1] if found is not None else None
 
 
 def stages_of(workers: Sequence[WorkerData], growth_parts: int) -> list[StageResult]:

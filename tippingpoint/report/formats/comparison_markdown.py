@@ -99,9 +99,7 @@ def _overall(document: dict[str, Any]) -> str:
         rows,
         text=(0, 1),
     )
-    return (
-        f"Of one operation: over the loads that all runs held. Of all calls: over the whole ramp.\n\n{told}"
-    )
+    return f"Over the loads that all runs held; the most a second is that of any load.\n\n{told}"
 
 
 def _recovery(document: dict[str, Any]) -> str:

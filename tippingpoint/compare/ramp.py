@@ -1,0 +1,103 @@
+"""The steps of a run's ramp, as far as they tell of the target: what was served at each, and how long a call took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tippingpoint.analysis.analyse import Analysis
+from tippingpoint.analysis.cliff import fault_times
+from tippingpoint.analysis.latency import freed_costs
+from tippingpoint.rundir.histogram import Histogram, middle_values
+from tippingpoint.rundir.operations import LAUNCHES, OWN_CALLS
+from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.stages import StageResult
+
+FEW = 0.01
+"""The largest share of an operation's calls that may fail at a load: the others say how long a typical call took."""
+_ALIKE_S = 0.5
+"""Holds that differ by no more than this are the same: workers learn of their begin and end one after the other."""
+
+_CLAIMS = "claims/s"
+"""The load that is made of claims. Beside other loads there are claims of what was lost, and more are not better."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a ramp."""
+
+    size: float
+    hold: float
+    """Seconds for which it was held."""
+    served: dict[str, tuple[int, float]]
+    """By operation of the load that was tried, how many calls succeeded, and in how many seconds."""
+    calls: dict[str, tuple[float, float]]
+    """By operation, the mean of the logarithms of its latencies, and the variance that its samples alone give it.
+
+    Empty where calls failed: a target that fails fast is not quicker.
+    """
+
+
+Ramp = list[Step]
+
+
+def ramp_of(analysis: Analysis) -> Ramp:
+    """Return the steps of a run before the first one that says nothing of the target.
+
+    That is one with a fault, one that the generator itself may have limited, or one that was cut short.
+    """
+    run = analysis.run
+    if run.manifest.timeline == "order":
+        return []  # it is unknown for how long loads were held
+    faults = fault_times(run.events)
+    operations = [name for name in run.operations if name not in OWN_CALLS]
+    offered = _offered(run)
+    ramp: Ramp = []
+    for found in analysis.findings.stages:
+        stage = found.stage
+        disturbed = any(stage.overlaps(begin, until) for begin, until, _ in faults)
+        unsaid = found.cut_short or found.late_by_us or found.leader_changed
+        if stage.kind != "ramp" or disturbed or unsaid:
+            break
+        hold = (stage.end or 0.0) - (stage.hold_begin or 0.0)
+        ramp.append(Step(stage.size, hold, _served(stage, offered), _calls(stage, operations)))
+    return ramp
+
+
+def alike(ramps: Sequence[Ramp]) -> int:
+    """Return how many steps all runs have alike, up to the first one that differs: of one size, held as long."""
+    number = 0
+    for steps in zip(*ramps, strict=False):
+        first = steps[0]
+        if any(step.size != first.size or abs(step.hold - first.hold) > _ALIKE_S for step in steps):
+            break
+        number += 1
+    return number
+
+
+def _offered(run: RunData) -> Sequence[str]:
+    """Return the operations by which a load is offered, and not what is done again for things that were lost."""
+    if run.instances:
+        return LAUNCHES  # the steps of a launch may be tried again
+    return [name for name in run.own_load if name != "claim" or run.manifest.load_unit == _CLAIMS]
+
+
+def _served(stage: StageResult, operations: Sequence[str]) -> dict[str, tuple[int, float]]:
+    found = {name: stage.served(name) for name in operations if stage.attempts(name)}
+    return {name: served for name, served in found.items() if served is not None}
+
+
+def _calls(stage: StageResult, operations: Sequence[str]) -> dict[str, tuple[float, float]]:
+    if any(stage.failures(name) > FEW * stage.attempts(name) for name in operations):
+        return {}
+    measured = {name: freed_costs(stage, name) for name in operations}
+    return {name: _typical(latencies) for name, latencies in measured.items() if latencies.total}
+
+
+def _typical(latencies: Histogram) -> tuple[float, float]:
+    slots, counts = latencies.filled()
+    logs = np.log(np.maximum(middle_values(slots), 1))
+    mean = float((logs * counts).sum() / counts.sum())
+    return mean, float(((logs - mean) ** 2 * counts).sum() / counts.sum() ** 2)
