@@ -30,11 +30,18 @@ TO_THE_END = (0, 1, 4)
 full, and then no verdict is given."""
 QUICK: dict[str, Any] = {
     "name": "quick",
-    "workload": {"units": 2, "claim_time": "5s", "renew_time": "500ms", "timeout": "3s"},
+    # (no lease runs out, and nothing is given up, while a busy machine stands still)
+    "workload": {"units": 2, "claim_time": "60s", "renew_time": "500ms", "timeout": "20s"},
     "stages": [{"leases": 20, "over": "200ms", "hold": "2s"}],
     "thresholds": [{"operation": "extend", "p99": "10s", "error_rate": 1, "lost_rate": 1}],
     "workers": 2,
 }
+
+
+UNHURRIED: dict[str, Any] = {**QUICK["workload"], "renew_time": "2s"}
+"""For searches: renewals that no machine is so late with that a load counts as not held."""
+STORMY: dict[str, Any] = {**QUICK["workload"], "claim_time": "10s"}
+"""For storms, in which units of etcd wait until their leases of before have run out."""
 
 
 def write_plan(directory: Path, **changes: Any) -> Path:

@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.functional.program import until, workers_of
 from tests.functional.spawn_runs import ended
@@ -33,7 +34,17 @@ LISTED_FOR = f"{LONG_STILL_S + 18:g}s"
 
 def ticks(directory: Path) -> int:
     """How many ticks the workers of a run have written."""
-    return sum(len(read_worker_events(directory, name, 1.0).ticks) for name in worker_names(directory))
+    return sum(map(len, ticks_of(directory)))
+
+
+def ticks_of(directory: Path) -> list[list[dict[str, Any]]]:
+    """The ticks of each worker of a run so far."""
+    return [read_worker_events(directory, name, 1.0).ticks for name in worker_names(directory)]
+
+
+def held_now(directory: Path) -> float:
+    """How many leases the workers of a run hold, by their last ticks."""
+    return sum(of_worker[-1]["held"] for of_worker in ticks_of(directory) if of_worker)
 
 
 def await_ticks(directory: Path, more: int) -> None:

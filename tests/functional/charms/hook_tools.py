@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
-from typing import Any
+
+TYPE_CHECKING = False  # as of typing, which is not imported
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def options(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
@@ -96,12 +98,14 @@ def pairs(plain: list[str]) -> dict[str, str]:
 
 
 def main() -> None:
-    file, tool = Path(sys.argv[1]), sys.argv[2]
-    state = json.loads(file.read_text())
+    name, tool = sys.argv[1:3]
+    with open(name) as file:
+        state = json.load(file)
     plain, given = options(sys.argv[3:])
     state["calls"].append(sys.argv[2:])
     told = answer(state, tool, plain, given)
-    file.write_text(json.dumps(state))
+    with open(name, "w") as file:
+        json.dump(state, file)
     if told is not None:
         print(json.dumps(told))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -333,11 +334,11 @@ class TestHarm:
     ) -> None:
         monkeypatch.setattr(server, "FIRST_WITHIN", 2.0)
         with page_of(place / "runs", place / "page") as stranger:
-            with stranger.connect() as silent:
-                assert silent.recv(1) == b""
-            with stranger.connect() as slow:
-                slow.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")
-                assert slow.recv(1) == b""
+            for first in (b"", b"GET / HTTP/1.1\r\nHost: x\r\n"):
+                # (one that stands still meanwhile is hung up on before it has shaken hands, or has said that)
+                with contextlib.suppress(ConnectionError, ssl.SSLError), stranger.connect() as there:
+                    there.sendall(first)
+                    assert there.recv(1) == b""
 
     def test_with_too_many_connections_a_silent_one_goes(
         self, place: Path, monkeypatch: pytest.MonkeyPatch

@@ -13,6 +13,8 @@ from hdrh.log import HistogramLogReader  # type: ignore[import-untyped]
 
 from lab.etcd.cluster import EtcdLab
 from tests.functional.program import (
+    STORMY,
+    UNHURRIED,
     WITHIN_S,
     etcd_call,
     expect_missed,
@@ -26,9 +28,10 @@ from tests.functional.program import (
     settings,
     start,
     until,
-    wait_for_hold,
     write_plan,
 )
+from tests.functional.spawn_runs import ended, going, wait_for
+from tests.functional.standstills import held_now
 from tippingpoint.rundir.probe_events import probe_events
 from tippingpoint.rundir.results import load_run
 
@@ -93,9 +96,10 @@ def search_plan(directory: Path, limit: int, **find: str) -> Path:
     """A search with thresholds that any load up to its limit meets."""
     return write_plan(
         directory,
+        workload=UNHURRIED,
         stages=[],
-        find={"start": 5, "limit": limit, "over": 0, "hold": "2s", **find},
-        thresholds=[{"operation": "extend", "p99": "10s", "lost_rate": 0}],
+        find={"start": 5, "limit": limit, "over": 0, "hold": "3s", **find},
+        thresholds=[{"operation": "extend", "p99": "60s", "lost_rate": 0}],
     )
 
 
@@ -179,7 +183,7 @@ def test_a_search_whose_target_is_gone_ends_with_what_it_knows(
 
 
 def test_a_restart_storm_claims_as_many_new_leases_at_once(etcd: EtcdLab, tmp_path: Path) -> None:
-    plan = write_plan(tmp_path, faults=[{"do": "drop-claims", "stage": 1, "at": "1s"}])
+    plan = write_plan(tmp_path, workload=STORMY, faults=[{"do": "drop-claims", "stage": 1, "at": "1s"}])
     done = run("run", plan, *settings(etcd), "--out", tmp_path / "runs")
     assert done.returncode == 0, done.stdout + done.stderr
     ramp, storm = only_run(tmp_path / "runs").stages
@@ -190,18 +194,17 @@ def test_a_restart_storm_claims_as_many_new_leases_at_once(etcd: EtcdLab, tmp_pa
 
 def test_a_lease_taken_behind_its_back_is_lost_and_claimed_again(etcd: EtcdLab, tmp_path: Path) -> None:
     # given a run that holds 20 leases
-    process = start(
-        "run",
-        write_plan(tmp_path, stages=[{"leases": 20, "over": 0, "hold": "10s"}]),
-        *settings(etcd),
-        "--out",
-        tmp_path / "runs",
-    )
-    directory = wait_for_hold(tmp_path / "runs")
-    # when an administrator revokes one of them
-    victim = leases(etcd.endpoints[0])[0]
-    etcd_call(etcd.endpoints[0], "/v3/lease/revoke", {"ID": str(victim)})
-    process.communicate(timeout=WITHIN_S)
+    plan = write_plan(tmp_path, stages=[{"leases": 20, "over": 0, "hold": "20m"}])
+    process = start("run", plan, *settings(etcd), "--out", tmp_path / "runs")
+    with going(process):
+        directory = wait_for(tmp_path / "runs", process, "stage", 2, phase="hold")
+        # when an administrator revokes one of them
+        victim = leases(etcd.endpoints[0])[0]
+        etcd_call(etcd.endpoints[0], "/v3/lease/revoke", {"ID": str(victim)})
+        wait_for(tmp_path / "runs", process, "lost")
+        until(lambda: held_now(directory) == 20, "somebody holds it again")
+        process.send_signal(signal.SIGINT)
+        ended(process)
     # then its holder loses it, the loss is in the report, and somebody claims it
     measured = load_run(directory)
     (stage,) = measured.stages

@@ -24,7 +24,7 @@ LEASES = 10
 UNITS = 2
 SHORT: dict[str, Any] = {
     "target": {"kind": "juju"},
-    "workload": {"units": UNITS, "claim_time": "5s", "renew_time": "1s", "timeout": "3s"},
+    "workload": {"units": UNITS, "claim_time": "60s", "renew_time": "1s", "timeout": "30s"},
     "stages": [{"leases": LEASES, "over": "200ms", "hold": "2s"}],
 }
 LONG = [{"leases": LEASES, "over": "200ms", "hold": "20m"}]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -29,12 +30,19 @@ from tests.functional.juju.juju_runs import (
     start_on,
 )
 from tests.functional.program import expect_missed, only_run, run, start, until, wait_for_hold
+from tests.functional.spawn_runs import directory_of, going, named, wait_for
+from tests.functional.standstills import await_ticks, held_now, ticks_of
 from tests.unit.report.one_maximum import assert_one_maximum
-from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.results import RunData, load_run
 
 EVERYONE = LEASES * UNITS
-LASTING = {"units": UNITS, "claim_time": "20s", "renew_time": "1s", "timeout": "3s"}
+LASTING = {"units": UNITS, "claim_time": "60s", "renew_time": "1s", "timeout": "3s"}
 """Leases that outlast a fault and the wait before a unit connects again."""
+LONG_HOLD = "20m"
+"""Longer than the test, which ends the run when it has seen what it came for."""
+INTERRUPTED = 4
+_SETTLED_TICKS = 5
+"""Of each worker, one a second."""
 MODEL_GONE = "its model was gone before the run ended; leases after that were of units that no longer existed"
 NONE_LOST = [{"operation": "extend", "lost_rate": 0}]
 Labs = Callable[..., JujuLab]
@@ -58,13 +66,31 @@ def counted(measured: RunData, operation: str, outcome: str) -> dict[str, int]:
     return found
 
 
+def until_back(out: Path, units: int = EVERYONE) -> None:
+    """Wait until all units of a run that is held are connected again, since some seconds, so that no other connection
+    is about to be given up, and their leases are held."""
+
+    def back() -> bool:
+        directory = directory_of(out)
+        assert directory is not None
+        measured = load_run(directory)
+        lost = sum(counted(measured, "connection", "lost").values())
+        if not lost or measured.stages[0].count("connect") != units + lost:
+            return False
+        last = max(event["t"] for event in named(directory, "error", operation="connection"))
+        since = [sum(tick["t"] > last for tick in ticks) for ticks in ticks_of(directory)]
+        return min(since) > _SETTLED_TICKS and held_now(directory) == units / UNITS
+
+    until(back, "all units are back", every=0.5)
+
+
 class Background:
     """A run half of whose connections are half open once it holds its leases."""
 
     def __init__(self, lab: JujuLab, directory: Path) -> None:
         self.lab = lab
         self.out = directory / "runs"
-        plan = lasting_plan(directory, "104s")
+        plan = lasting_plan(directory, LONG_HOLD, workload={**LASTING, "claim_time": "20s"})
         self.process = start_on(lab, "run", plan, "--out", self.out)
         self._muting = threading.Thread(target=self._mute)
         self._muting.start()
@@ -102,14 +128,19 @@ def test_a_controller_that_goes_and_comes_back(new_juju: Labs, tmp_path: Path) -
     before = contents(lab)
     faults = [{"do": "kill", "member": "s1", "stage": 1, "at": "1s", "undo_after": "3s"}]
     leases = 20  # enough units that they do not come back in one second by chance
-    stages = [{"leases": leases, "over": "200ms", "hold": "20s"}]
-    plan = lasting_plan(tmp_path, "20s", faults=faults, stages=stages)
-    # when it is run
-    done = run_on(lab, "run", plan, *lab_settings(lab), "--out", tmp_path / "runs")
+    stages = [{"leases": leases, "over": "200ms", "hold": LONG_HOLD}]
+    plan = lasting_plan(tmp_path, LONG_HOLD, faults=faults, stages=stages)
+    # when it is run until everybody is back
+    process = start_on(lab, "run", plan, *lab_settings(lab), "--out", tmp_path / "runs")
+    with going(process):
+        wait_for_hold(tmp_path / "runs")
+        until_back(tmp_path / "runs", leases * UNITS)
+        process.send_signal(signal.SIGINT)
+        done = ended(process, lab)
     # then no lease is lost, what was due meanwhile took as long as it took, and what failed is counted by what was said
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == INTERRUPTED, done.stdout + done.stderr
     measured = only_run(tmp_path / "runs")
-    assert measured.manifest.status == "complete"
+    assert measured.manifest.status == "interrupted"
     assert [event["do"] for event in measured.events if event["event"] == "fault"] == ["kill", "start"]
     (stage,) = measured.stages
     assert stage.count("extend", "lost") == 0
@@ -130,11 +161,16 @@ def test_one_of_three_servers_gone(new_juju: Labs, tmp_path: Path) -> None:
     # given a controller of three servers, one of which is killed in mid-stage for good
     lab = new_juju(servers=3)
     faults = [{"do": "kill", "member": "s2", "stage": 1, "at": "1s"}]
-    plan = lasting_plan(tmp_path, "10s", faults=faults)
-    # when the plan is run
-    done = run_on(lab, "run", plan, *lab_settings(lab), "--out", tmp_path / "runs")
+    plan = lasting_plan(tmp_path, LONG_HOLD, faults=faults)
+    # when the plan is run until its units are connected elsewhere
+    process = start_on(lab, "run", plan, *lab_settings(lab), "--out", tmp_path / "runs")
+    with going(process):
+        wait_for_hold(tmp_path / "runs")
+        until_back(tmp_path / "runs")
+        process.send_signal(signal.SIGINT)
+        done = ended(process, lab)
     # then only the units that were there connect again, elsewhere, and no lease is lost
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == INTERRUPTED, done.stdout + done.stderr
     measured = only_run(tmp_path / "runs")
     (stage,) = measured.stages
     gone = counted(measured, "connection", "lost")
@@ -149,12 +185,15 @@ def test_one_of_three_servers_gone(new_juju: Labs, tmp_path: Path) -> None:
 
 
 def test_connections_that_are_reset(juju: JujuLab, tmp_path: Path) -> None:
-    process = start_on(juju, "run", lasting_plan(tmp_path, "10s"), "--out", tmp_path / "runs")
-    wait_for_hold(tmp_path / "runs")
-    reset = juju.ask({"do": "reset", "share": 1})["connections"]
-    assert reset >= EVERYONE
-    done = ended(process, juju)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = start_on(juju, "run", lasting_plan(tmp_path, LONG_HOLD), "--out", tmp_path / "runs")
+    with going(process):
+        wait_for(tmp_path / "runs", process, "stage", 2, phase="hold")
+        reset = juju.ask({"do": "reset", "share": 1})["connections"]
+        assert reset >= EVERYONE
+        until_back(tmp_path / "runs")
+        process.send_signal(signal.SIGINT)
+        done = ended(process, juju)
+    assert done.returncode == INTERRUPTED, done.stdout + done.stderr
     measured = only_run(tmp_path / "runs")
     (stage,) = measured.stages
     # (a socket tells of a reset once: where a call of Python's ssl hears of it first, it calls it the end)
@@ -189,11 +228,16 @@ def test_logins_of_a_server_that_redirects_go_where_it_says(new_juju: Labs, tmp_
 
 
 def test_logins_that_are_limited_are_counted_apart(new_juju: Labs, tmp_path: Path) -> None:
-    # given a controller that lets few agents log in at once
-    lab = new_juju(rate_limit=(4, 0.15))
+    # given a controller that lets few agents log in
+    lab = new_juju(rate_limit=(4, 1000.0))
     plan = lasting_plan(tmp_path, "2s", thresholds=[{"operation": "connect", "error_rate": 0}])
-    # when more than those are to connect
-    done = run_on(lab, "run", plan, "--out", tmp_path / "runs", "--json")
+    # when more than those are to connect, and it lets in all once some were refused
+    process = start_on(lab, "run", plan, "--out", tmp_path / "runs", "--json")
+    with going(process):
+        directory = wait_for(tmp_path / "runs", process, "error", operation="connect", outcome="limited")
+        await_ticks(directory, 4)  # two of each worker, a second apart
+        lab.ask({"do": "rate-limit", "max": 0})
+        done = ended(process, lab)
     # then all have in the end; what was refused is no failure, and is told apart from one
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
@@ -340,14 +384,19 @@ def test_machines_of_a_version_we_do_not_speak(new_juju: Labs, tmp_path: Path) -
 def test_a_stalled_store_is_counted_and_survived(new_juju: Labs, tmp_path: Path) -> None:
     # given leases that are held
     lab = new_juju()
-    work = {**LASTING, "claim_time": "5s", "timeout": "1s"}
-    process = start_on(lab, "run", lasting_plan(tmp_path, "15s", workload=work), "--out", tmp_path / "runs")
-    wait_for_hold(tmp_path / "runs")
-    # when the controller's store commits nothing for longer than they last
-    lab.ask({"do": "store", "state": "stalled"})
-    until(lambda: '"lost"' in journals(tmp_path / "runs"))
-    lab.ask({"do": "store", "state": "normal"})
-    done = ended(process, lab)
+    # (that is longer than a busy machine stands still)
+    work = {**LASTING, "claim_time": "15s", "timeout": "1s"}
+    plan = lasting_plan(tmp_path, LONG_HOLD, workload=work)
+    process = start_on(lab, "run", plan, "--out", tmp_path / "runs")
+    with going(process):
+        directory = wait_for(tmp_path / "runs", process, "stage", 2, phase="hold")
+        # when the controller's store commits nothing for longer than they last
+        lab.ask({"do": "store", "state": "stalled"})
+        until(lambda: '"lost"' in journals(tmp_path / "runs"))
+        lab.ask({"do": "store", "state": "normal"})
+        until(lambda: held_now(directory) == LEASES, "all leases are held again")
+        process.send_signal(signal.SIGINT)
+        done = ended(process, lab)
     # then their extensions time out and they are lost, without a connection being lost, and held again at the end
     measured = only_run(tmp_path / "runs")
     expect_missed(done, measured, "extend", "lost_rate")
@@ -369,7 +418,9 @@ def journals(out: Path) -> str:
 def test_connections_that_are_half_open(half_open: Background | None) -> None:
     # given a run half of whose connections are never answered and never closed
     assert half_open is not None
-    # when it has ended
+    # when all have connected again, and it is ended
+    until_back(half_open.out)
+    half_open.process.send_signal(signal.SIGINT)
     done = ended(half_open.process, half_open.lab)
     # then it has counted what was not answered, noticed it by the pings, and connected again
     measured = only_run(half_open.out)
@@ -382,5 +433,5 @@ def test_connections_that_are_half_open(half_open: Background | None) -> None:
     assert stage.count("extend", "timeout") > 0
     assert held(measured.directory) == LEASES
     # and leases of muted holders were lost to others, which the thresholds say, unless we were late ourselves
-    assert done.returncode in ((1, 4) if stage.count("extend", "lost") else (0,))
+    assert done.returncode in ((1, INTERRUPTED) if stage.count("extend", "lost") else (INTERRUPTED,))
     assert list(contents(half_open.lab)) == ["controller"]

@@ -43,7 +43,7 @@ from tests.functional.program import (
     wait_for_hold,
     workers_of,
 )
-from tests.functional.spawn_runs import named
+from tests.functional.spawn_runs import going, named, wait_for
 from tests.functional.standstills import await_ticks
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.analysis.search.rebuilt import searcher_of
@@ -98,14 +98,14 @@ def test_in_a_model_that_is_there_only_what_is_ours_is_removed(juju: JujuLab, tm
     make_theirs(juju, "theirs")
     before = contents(juju)
     # when a run makes its units there
-    process = start_on(
-        juju, "run", juju_plan(tmp_path), "--set", "target.model=theirs", "--out", tmp_path / "runs"
-    )
+    plan = juju_plan(tmp_path, stages=LONG)
+    process = start_on(juju, "run", plan, "--set", "target.model=theirs", "--out", tmp_path / "runs")
     wait_for_hold(tmp_path / "runs")
     during = contents(juju)
-    done = ended(process, juju)
+    process.send_signal(signal.SIGINT)
+    ended(process, juju)
     # then they were there, in that model and no other, and nothing else was touched
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert only_run(tmp_path / "runs").manifest.status == "interrupted"
     units, machines = during["theirs"]
     assert units.items() >= before["theirs"][0].items()
     assert sorted(units.values()) == [UNITS] * (LEASES + 2)
@@ -173,7 +173,7 @@ def test_two_runs_at_once_do_not_meet(juju: JujuLab, tmp_path: Path) -> None:
     outs = [tmp_path / "one", tmp_path / "two"]
     first, second = (
         start_on(juju, "run", plan, "--set", f"stages.0.hold={hold}", "--out", out)
-        for out, hold in zip(outs, ("2s", "60s"), strict=True)
+        for out, hold in zip(outs, ("2s", "20m"), strict=True)
     )
     wait_for_hold(outs[1])
     # when the first has ended, and has been cleaned up once more
@@ -226,9 +226,10 @@ def test_a_search_for_what_a_ramp_costs_begins_every_load_from_nothing(
     # given a threshold on claims that any load up to the limit meets
     plan = juju_plan(
         tmp_path,
+        workload={"units": UNITS, "claim_time": "5s", "renew_time": "1s", "timeout": "30s"},
         stages=[],
         find={"hold": "2s", **find},
-        thresholds=[{"operation": "claim", "p99": "10s"}],
+        thresholds=[{"operation": "claim", "p99": "60s"}],
     )
     # when the load is looked for that misses it
     done = run_on(juju, "run", plan, "--out", tmp_path / "runs")
@@ -291,15 +292,24 @@ def test_a_restart_storm_connects_and_claims_all_at_once(juju: JujuLab, tmp_path
 
 
 def test_a_smaller_stage_disconnects_the_surplus(juju: JujuLab, tmp_path: Path) -> None:
+    def sessions() -> int:
+        number: int = juju.ask({"do": "counts"})["sessions"]
+        return number
+
+    until(lambda: sessions() == 0, "nobody is left of runs before this one")
     plan = juju_plan(
-        tmp_path, stages=[{"leases": size, "over": 0, "hold": "1500ms"} for size in (LEASES, LEASES // 2)]
+        tmp_path, stages=[{"leases": LEASES, "over": 0, "hold": "1500ms"}, {**LONG[0], "leases": LEASES // 2}]
     )
     process = start_on(juju, "run", plan, "--out", tmp_path / "runs")
-    wait_for_hold(tmp_path / "runs")
-    everyone = juju.ask({"do": "counts"})["sessions"]
-    until(lambda: juju.ask({"do": "counts"})["sessions"] == everyone - LEASES // 2 * UNITS)
-    assert ended(process, juju).returncode == 0
-    assert [stage.gauges["held"] for stage in only_run(tmp_path / "runs").stages] == [LEASES, LEASES // 2]
+    with going(process):
+        wait_for(tmp_path / "runs", process, "stage", 2, phase="hold", stage=2)
+        ours = 2  # the run's own: at the controller, and in the model that it made
+        until(lambda: sessions() == LEASES // 2 * UNITS + ours, "the surplus is disconnected")
+        process.send_signal(signal.SIGINT)
+        ended(process, juju)
+    first, second = only_run(tmp_path / "runs").stages
+    assert (first.count("connect"), second.count("connect")) == (LEASES * UNITS, 0)
+    assert [stage.gauges["held"] for stage in (first, second)] == [LEASES, LEASES // 2]
 
 
 class TestAgent:
@@ -461,7 +471,7 @@ def credentials(lab: JujuLab, directory: Path, mode: int) -> Path:
 def test_passwords_are_nowhere_but_where_they_belong(juju: JujuLab, tmp_path: Path) -> None:
     # given a run whose every word to the controller is heard
     out = tmp_path / "runs"
-    plan = juju_plan(tmp_path, stages=[{"leases": LEASES, "over": "200ms", "hold": "12s"}])
+    plan = juju_plan(tmp_path, stages=LONG)
     with Wiretap(juju, tmp_path) as tap:
         process = start("run", plan, "--out", out, JUJU_DATA=str(tap.data))
         # when it is looked at while it holds its leases, and after its end
@@ -472,8 +482,9 @@ def test_passwords_are_nowhere_but_where_they_belong(juju: JujuLab, tmp_path: Pa
             for name in ("cmdline", "environ")
         }
         seen |= files(directory)
+        process.send_signal(signal.SIGINT)
         done = ended(process, juju)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert load_run(directory).manifest.status == "interrupted", done.stdout + done.stderr
     seen |= {f"{name} in the end": content for name, content in files(directory).items()}
     seen |= {"stdout": done.stdout.encode(), "stderr": done.stderr.encode()}
     for form in get_args(RunFormat):

@@ -384,19 +384,23 @@ def test_calls_without_an_answer_are_timeouts() -> None:
 
 @pytest.mark.skipif(REAL is not None, reason="needs a rate limit of its own")
 def test_logins_that_a_rate_limit_refuses_are_counted_apart_and_tried_again() -> None:
-    """Given a limit on agents' logins, then all units are logged in in the end, and no refusal is a failure."""
+    """Given a limit on agents' logins that is lifted when some were refused, then all units are logged in in the end,
+    and no refusal is a failure."""
 
     async def test(lab: JujuLab) -> None:
         stage = {"machines": 1, "applications": 1, "units": 6, "over": 0}
         async with scene(user_of(lab), [stage], batch=6, agents=True) as here:
-            await here.run(1)
+            await here.begin(1)
+            await here.until(lambda: here.errors["connect", "limited"] > 0)
+            await asyncio.to_thread(lab.ask, {"do": "rate-limit", "max": 0})
+            await here.up()
             counts = here.counts()
             assert counts["connect.ok"] == 6
             assert counts["connect.limited"] >= 1
             assert "connect.error" not in counts
             await here.end()
 
-    with JujuLab(rate_limit=(2, 0.5)) as lab:
+    with JujuLab(rate_limit=(2, 1000.0)) as lab:
         run(test(lab))
 
 

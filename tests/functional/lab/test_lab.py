@@ -62,13 +62,24 @@ def test_a_member_with_a_quota_gets_no_more_of_a_core_than_that() -> None:
     assert used <= 0.05 * (lasted + 0.2) + 0.02
 
 
+def test_members_with_a_quota_below_a_core_run_on_one_core_each_by_turns() -> None:
+    # given three members, of which two may use less than a core
+    cores = sorted(os.sched_getaffinity(0))
+    with EtcdLab(members=3, cpu={"m1": 0.3, "m3": 0.3}) as lab:
+        runs_on = {name: _cores_of(pid) for name, pid in lab.pids.items()}
+        # then each thread of those two is on one core, as that of a small machine is, and the third is not bound
+        assert runs_on["m1"] == [{cores[0]}]
+        assert runs_on["m2"] == [set(cores)]
+        assert runs_on["m3"] == [{cores[2 % len(cores)]}]
+
+
 def test_a_group_tells_as_cadvisor_would_how_often_its_quota_was_used_up() -> None:
     # given one slow member of three, whose quota its own elections and requests use up
     with EtcdLab(members=3, cpu={"m2": 0.02}) as lab, ServedFigures() as figures:
         assert list(lab.groups) == ["m2"]
         address = figures.serve(lambda: quota_figures(lab.groups["m2"]))
         for number in range(20):
-            assert _put(lab.endpoints[1], f"/lab/{number}", "1", _SOON_S) == 200
+            assert _put(lab.endpoints[1], f"/lab/{number}", "1") == 200
         with urllib.request.urlopen(f"http://{address}/metrics") as answer:
             told = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines())
     periods, throttled = (
@@ -82,7 +93,7 @@ def test_a_slow_disk_makes_no_more_writes_than_that() -> None:
     with EtcdLab(members=1, writes=20) as lab:
         since = time.monotonic()
         for number in range(8):
-            assert _put(lab.endpoints[0], f"/lab/{number}", "1", _SOON_S) == 200
+            assert _put(lab.endpoints[0], f"/lab/{number}", "1") == 200
         # then they take 0.4 s at least, but for what the kernel lets through at once
         assert time.monotonic() - since > 0.2
 
@@ -91,7 +102,7 @@ def test_a_slow_disk_makes_no_more_writes_than_that() -> None:
 def test_a_thin_network_carries_no_more_than_that_and_scrapes_pass_it_by(own_card: bool) -> None:
     # given an etcd behind 400 kbit/s, and a value of 100 kB that is read there
     with EtcdLab(members=1, bits=400_000, own_card=own_card) as lab, Exporters() as exporters:
-        assert _put(lab.endpoints[0], "/lab/large", "x" * 100_000, _SOON_S) == 200
+        assert _put(lab.endpoints[0], "/lab/large", "x" * 100_000) == 200
         since = time.monotonic()
         assert len(_get(lab.endpoints[0], "/lab/large")) == 100_000
         # then it takes two seconds, but for what the queue takes at once
@@ -340,18 +351,18 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def _put(endpoint: str, key: str, value: str, timeout: float = 5, token: str | None = None) -> int:
+def _put(endpoint: str, key: str, value: str, timeout: float = _SOON_S, token: str | None = None) -> int:
     body = {"key": _base64(key), "value": _base64(value)}
     return _call(endpoint, "/v3/kv/put", body, timeout, token)[0]
 
 
 def _get(endpoint: str, key: str) -> str:
-    _status, answer = _call(endpoint, "/v3/kv/range", {"key": _base64(key)}, _SOON_S)
+    _status, answer = _call(endpoint, "/v3/kv/range", {"key": _base64(key)})
     return b64decode(answer["kvs"][0]["value"]).decode()
 
 
 def _call(
-    endpoint: str, path: str, body: dict[str, str], timeout: float = 5, token: str | None = None
+    endpoint: str, path: str, body: dict[str, str], timeout: float = _SOON_S, token: str | None = None
 ) -> tuple[int, dict[str, Any]]:
     connection = http.client.HTTPConnection(endpoint.removeprefix("http://"), timeout=timeout)
     try:
@@ -364,6 +375,12 @@ def _call(
 
 def _base64(text: str) -> str:
     return b64encode(text.encode()).decode()
+
+
+def _cores_of(pid: int) -> list[set[int]]:
+    """The different sets of cores on which threads of a process may run."""
+    of_threads = [os.sched_getaffinity(int(task.name)) for task in Path(f"/proc/{pid}/task").iterdir()]
+    return [cores for place, cores in enumerate(of_threads) if cores not in of_threads[:place]]
 
 
 def _cpu_seconds(pid: int) -> float:

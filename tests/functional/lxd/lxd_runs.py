@@ -16,7 +16,7 @@ from tippingpoint.analysis.analyse import analyse
 from tippingpoint.report import write_report
 from tippingpoint.rundir.results import load_run
 
-GROUPS, EACH = 3, 2
+GROUPS, EACH = 2, 2
 eventually = partial(until, every=0.5)
 """Each look is a call of a cluster that has enough to do."""
 POLL_EVERY_S = 0.3

@@ -15,6 +15,7 @@ import pytest
 from lab.lxd.access import make_client_certificate
 from lab.lxd.cluster import LxdLab
 from lab.lxd.proxy import Cut, Fail, FailOperation, Garble, Hold, LxdProxy
+from tests.functional.program import WITHIN_S
 from tippingpoint.errors import OperationFailed, TargetError
 from tippingpoint.targets.lxd import client as client_module
 from tippingpoint.targets.lxd.access import LxdAccess, der, fingerprint, from_file, from_remote, from_socket
@@ -389,7 +390,7 @@ def test_an_address_that_does_not_answer_is_left_when_the_caller_gives_up(
     async def ask(client: LxdClient) -> Any:
         client.add_addresses(access.addresses)
         asked = asyncio.create_task(client.get("/1.0/profiles"))
-        await asyncio.to_thread(hold.met.wait, 10)
+        await asyncio.to_thread(hold.met.wait, WITHIN_S)
         asked.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asked

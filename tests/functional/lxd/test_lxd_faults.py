@@ -332,14 +332,15 @@ def test_who_is_no_longer_trusted_ends_with_a_report_and_cleans_up_once_he_is_ag
 def eviction(scene: Scene) -> None:
     # given a plan that kills a member while its first stage is held, then wants more, and then all members back
     lab, out = scene.lab, scene.directory / "runs"
+    groups, each = 3, 2
     plan = spawn_plan(
         scene.directory,
         target=IN_TURN,
         workload={"evict": True, "offline_polls": STEADILY},
         stages=[
-            {"groups": GROUPS, "instances": 2, "hold": "2s"},
-            {"groups": GROUPS, "instances": 3, "hold": EVICTED_WITHIN},
-            {"groups": GROUPS, "instances": 4, "members": 3, "hold": LONG_HOLD},
+            {"groups": groups, "instances": each, "hold": "2s"},
+            {"groups": groups, "instances": 3, "hold": EVICTED_WITHIN},
+            {"groups": groups, "instances": 4, "members": 3, "hold": LONG_HOLD},
         ],
         faults=[{"do": "kill", "member": "m3", "stage": 1, "at": "500ms"}],
         workers=1,
@@ -352,14 +353,14 @@ def eviction(scene: Scene) -> None:
         prefix = prefix_of(directory)
         eventually(lambda: set(containers(lab, prefix).values()) == {"m1", "m2"}, "nothing is on m3")
         eventually(
-            lambda: containers(lab, prefix).keys() == goal(prefix, GROUPS, 3), "what was on it is elsewhere"
+            lambda: containers(lab, prefix).keys() == goal(prefix, groups, 3), "what was on it is elsewhere"
         )
         assert set(containers(lab, prefix).values()) == {"m1", "m2"}
         # and in the third the member that joined blank has its share
         wait_for_hold(out, process, stage=3, workers=1)
         there = containers(lab)
-        assert there.keys() == running(lab) == goal(prefix, GROUPS, 4)
-        assert sum(member == "m3" for member in there.values()) == GROUPS
+        assert there.keys() == running(lab) == goal(prefix, groups, 4)
+        assert sum(member == "m3" for member in there.values()) == groups
         process.send_signal(signal.SIGINT)
         ended(process)
     # and the report says what was lost with it, and what became of it
@@ -375,9 +376,9 @@ def eviction(scene: Scene) -> None:
     ]
     assert named(directory, "fault-failed") == []
     fill, *later = [stage["held"] for stage in report["stages"]]
-    assert later == [GROUPS * each for each in (3, 4)]
+    assert later == [groups * 3, groups * 4]
     # (the first stage lasts until LXD has said what room there is without the dead one)
-    assert fill in (ALL, ALL - lost["m3"])
+    assert fill in (groups * each, groups * each - lost["m3"])
     assert sum(stage["operations"].get("evict", {}).get("ok", 0) for stage in report["stages"]) == 1
 
 

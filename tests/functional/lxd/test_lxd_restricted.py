@@ -19,7 +19,6 @@ from lab.lxd.cluster import LxdLab
 from lab.lxd.proxy import Fail, Hold, LxdProxy
 from tests.functional.lxd.lxd_runs import (
     EACH,
-    GROUPS,
     await_online,
     everything,
     only_a_stage,
@@ -40,7 +39,6 @@ from tippingpoint.targets.lxd.removal import remove
 from tippingpoint.targets.lxd.spawn import LxdInstances
 from tippingpoint.workloads.spawn.target import Item, MemberSeen
 
-ALL = GROUPS * EACH
 FIRST = Item(0, 0)
 REFUSED = Fail("not authorized", 403)
 
@@ -141,10 +139,11 @@ def test_a_run_fills_projects_that_are_there_and_leaves_them_as_they_were(
     # given a certificate that is restricted to three projects, in the shape of the relation lxd-https
     credentials = as_the_relation_has_it(lxd.restricted(*projects), tmp_path)
     before = all_of(lxd, projects)
+    made = len(projects) * EACH
     plan = spawn_plan(
         tmp_path,
         workload={"until": "probed", "observe_every": "1s"},
-        stages=[*only_a_stage(EACH, "3s", GROUPS), *only_a_stage(1, "500ms", GROUPS)],
+        stages=[*only_a_stage(EACH, "3s", len(projects)), *only_a_stage(1, "500ms", len(projects))],
         thresholds=[{"operation": "launch", "p99": "10m", "error_rate": 0}],
         target={"profile": {"limits.memory": "64MiB"}},
         workers=1,
@@ -157,17 +156,18 @@ def test_a_run_fills_projects_that_are_there_and_leaves_them_as_they_were(
     fill, less = report["stages"]
     assert report["verdict"]["outcome"] == "met"
     assert (fill["held"], fill["operations"]["probe"]["ok"], less["operations"]["delete"]["ok"]) == (
-        ALL,
-        ALL,
-        ALL - GROUPS,
+        made,
+        made,
+        made - len(projects),
     )
     assert {row["operation"] for row in report["timings"]["rows"]} == set(OBSERVATIONS)
-    assert sum(member["at_end"][0] for member in report["members"]) == ALL
+    assert sum(member["at_end"][0] for member in report["members"]) == made
     # and the report says once what such a certificate does not let us see
     assert ["did not count containers of other projects" in note for note in report["notes"]] == [True]
     # and nothing is left but what was there, as it was
     (cleaned,) = named(only_run(tmp_path / "runs").directory, "cleaned")
-    assert cleaned["removed"] == GROUPS + 2  # an image in the first project, and one that the others share
+    images = 2  # one in the first project, and one that the others share
+    assert cleaned["removed"] == len(projects) + images
     assert all_of(lxd, projects) == before
 
 
@@ -178,7 +178,7 @@ def test_a_run_killed_in_mid_spawn_is_cleaned_up_beside_what_others_have(
     before = all_of(lxd, projects)
     hold = Hold()
     proxy.add("GET", r"^/1\.0/operations/.*/wait", hold, skip=4)
-    plan = spawn_plan(tmp_path, stages=only_a_stage(EACH, "4s", GROUPS))
+    plan = spawn_plan(tmp_path, stages=only_a_stage(EACH, "4s", len(projects)))
     process = start("run", plan, *settings(proxy.credentials, projects), "--out", tmp_path / "runs")
     with going(process):
         until(hold.met.is_set, "containers were made")
@@ -200,7 +200,7 @@ def test_a_killed_run_is_taken_up_again_where_it_was(
     before = all_of(lxd, projects)
     hold = Hold()
     proxy.add("GET", r"^/1\.0/operations/.*/wait", hold, skip=4)
-    plan = spawn_plan(tmp_path, stages=only_a_stage(EACH, "500ms", GROUPS))
+    plan = spawn_plan(tmp_path, stages=only_a_stage(EACH, "500ms", len(projects)))
     out = tmp_path / "runs"
     process = start("run", plan, *settings(proxy.credentials, projects), "--out", out)
     with going(process):
@@ -213,8 +213,8 @@ def test_a_killed_run_is_taken_up_again_where_it_was(
     assert done.returncode == 0, done.stdout + done.stderr
     (resumed,) = {*out.iterdir()} - {killed}
     report = report_of(resumed)
-    assert report["stages"][0]["held"] == ALL
-    assert report["stages"][0]["operations"]["create"]["ok"] < ALL
+    assert report["stages"][0]["held"] == EACH * len(projects)
+    assert report["stages"][0]["operations"]["create"]["ok"] < EACH * len(projects)
     assert all_of(lxd, projects) == before
 
 
@@ -224,7 +224,7 @@ def test_a_token_of_a_restricted_certificate(lxd: LxdLab, projects: list[str], t
     token = tmp_path / "token"
     token.touch(0o600)
     token.write_text(lxd.token("ours", projects))
-    plan = spawn_plan(tmp_path, stages=only_a_stage(1, "500ms", GROUPS))
+    plan = spawn_plan(tmp_path, stages=only_a_stage(1, "500ms", len(projects)))
     named_projects = f"target.projects=[{', '.join(projects)}]"
     out = tmp_path / "runs"
     # when a plan is run with it

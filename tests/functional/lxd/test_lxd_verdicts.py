@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from math import ceil
 from pathlib import Path
 
 from lab.lxd.cluster import LxdLab
@@ -72,5 +73,5 @@ def test_a_search_over_containers_a_second_begins_each_rate_from_nothing(lxd: Lx
     probes = probe_events(measured.events)
     assert probes[0].size == 1
     assert all(probe.fresh for probe in probes)
-    assert [stage.count("launch") for stage in measured.stages] == [round(2 * probe.size) for probe in probes]
+    assert [stage.count("launch") for stage in measured.stages] == [ceil(2 * probe.size) for probe in probes]
     assert everything(lxd) == before

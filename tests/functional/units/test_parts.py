@@ -12,7 +12,7 @@ import pytest
 from lab.etcd.cluster import EtcdLab
 from lab.juju.simulator import JujuLab
 from tests.functional.juju.juju_runs import MODEL_OF_OURS, contents
-from tests.functional.program import QUICK, keys, leases
+from tests.functional.program import QUICK, STORMY, keys, leases
 from tests.functional.units.troupe import Troupe, play, stages_of
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan, validate_plan
@@ -106,7 +106,8 @@ def test_a_storm_that_is_asked_for_in_a_hold_takes_the_place_of_the_turn_that_wa
     # given two units in the first of two stages, the second of which is named already
     plan = plan_of(
         etcd,
-        [{"leases": 10, "over": "100ms", "hold": "4s"}, {"leases": 12, "over": "100ms", "hold": "1s"}],
+        [{"leases": 10, "over": "100ms", "hold": "10s"}, {"leases": 12, "over": "100ms", "hold": "1s"}],
+        workload=STORMY,
     )
 
     async def scene() -> None:
@@ -217,7 +218,7 @@ def test_hollow_units_of_each_part_are_in_a_model_of_its_own_and_a_unit_without_
         {
             **QUICK,
             "target": {"kind": "juju", "controller": juju.controller},
-            "workload": {"units": 2, "claim_time": "5s", "renew_time": "1s", "timeout": "3s"},
+            "workload": {**STORMY, "renew_time": "1s"},
             "stages": [{"leases": 2, "over": "100ms", "hold": "2s"}],
             "faults": [{"do": "drop-claims", "stage": 1, "at": "1s"}],
             "workers": 1,

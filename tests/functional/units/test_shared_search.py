@@ -8,7 +8,7 @@ from typing import Any
 
 from lab.etcd.cluster import EtcdLab
 from lab.juju.simulator import JujuLab
-from tests.functional.program import QUICK, leases
+from tests.functional.program import UNHURRIED, leases
 from tests.functional.units.troupe import Troupe, play, stages_of
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.analysis.search.found import found_of
@@ -23,8 +23,8 @@ def search_of(lab: EtcdLab, find: dict[str, Any], **threshold: Any) -> Plan:
         {
             "name": "search",
             "target": {"kind": "etcd", "endpoints": lab.endpoints},
-            "workload": QUICK["workload"],
-            "find": {"over": "200ms", "hold": "2s", **find},
+            "workload": UNHURRIED,
+            "find": {"over": "200ms", "hold": "3s", **find},
             "thresholds": [{"operation": "extend", **threshold}],
             "workers": 1,
         }
@@ -38,7 +38,7 @@ def gathered(troupe: Troupe, parts: list[Path], out: Path) -> RunData:
 
 def test_units_share_each_load_of_a_search_and_come_to_one_answer(etcd: EtcdLab, tmp_path: Path) -> None:
     # given a target that clearly holds all that the search may try, and two units
-    plan = search_of(etcd, {"start": 7, "limit": 15, "hold": "60s"}, p99="10s")
+    plan = search_of(etcd, {"start": 7, "limit": 15, "hold": "60s"}, p99="60s")
 
     async def scene() -> None:
         troupe = Troupe(plan, 2, tmp_path)
@@ -82,7 +82,7 @@ def test_the_next_leader_goes_on_with_a_search_when_the_leader_is_lost_in_it(
     etcd: EtcdLab, tmp_path: Path
 ) -> None:
     # given three units in the second load of a search, and the first of them is lost
-    plan = search_of(etcd, {"start": 6, "limit": 12}, p99="10s")
+    plan = search_of(etcd, {"start": 6, "limit": 12}, p99="60s")
 
     async def scene() -> None:
         troupe = Troupe(plan, 3, tmp_path)
@@ -126,9 +126,12 @@ def test_a_load_that_breaks_its_threshold_is_broken_for_all_units(etcd: EtcdLab,
         directories = await asyncio.gather(troupe.enter(), troupe.enter())
         # then no load holds, down to the smallest one, which one unit holds alone
         assert troupe.run.found is not None
+        assert not any(probe.held for probe in troupe.run.probes)
+        if troupe.run.found.ended == "generator":  # on a machine so busy that the generator doubts itself
+            assert any(probe.held is None and probe.broken for probe in troupe.run.probes)
+            return
         assert troupe.run.found.ended == "broken at start"
         assert troupe.run.probes[-1].size == 1
-        assert not any(probe.held for probe in troupe.run.probes)
         whole = gathered(troupe, [*directories], tmp_path)
         found = found_of(whole, plan)
         assert found is not None
@@ -167,7 +170,7 @@ def test_units_share_a_search_for_units_of_a_model(tmp_path: Path) -> None:
                     "over": "0s",
                     "hold": "2s",
                 },
-                "thresholds": [{"operation": "full-status", "p99": "20s"}],
+                "thresholds": [{"operation": "full-status", "p99": "60s"}],
                 "workers": 1,
             }
         )

@@ -302,7 +302,7 @@ async def test_what_takes_too_long_is_cancelled_and_tried_again() -> None:
         return None
 
     cluster.hold = hold
-    rig = Rig(plan_of([(1, 1)], timeout=0.05), cluster)
+    rig = Rig(plan_of([(1, 1)], until="started", timeout=0.5), cluster)
     await rig.stage()
     counts = rig.counts()
     assert (counts["start.timeout"], counts["start.ok"], counts["launch.ok"]) == (1, 1, 1)
