@@ -359,6 +359,11 @@ install_packages() {
     fi
 }
 
+# Installs what LXD's images of tests are made of, as root.
+need_busybox() {
+    if ! static_busybox; then install_packages "images of LXD" busybox-static; fi
+}
+
 static_busybox() {
     local busybox
     busybox=$(command -v busybox) && ! ldd "$busybox" >/dev/null 2>&1
