@@ -1,7 +1,7 @@
 """How true a search's answer is, and what it costs, on targets whose limit is known; peers beside it.
 
     .venv/bin/python tests/benchmarks/bench_find.py [--searches 1000] [--seed 2026] [--sides ours,doubling,...]
-        [--rows soft,...] [--markdown]
+        [--rows soft,...] [--resolution 0.2] [--markdown]
 
 MLRsearch's package is in the dependency group `benchmark`; without it that side is left out.
 
@@ -10,7 +10,7 @@ limit is drawn anew for each search, from 150 to 66,000 with a first load of 100
 chance that a hold meets the threshold is one half: as drawn, or for queues by simulation; of a target that drifts, at
 the search's end. A side is a search:
 
-ours         the Searcher of `find`, with a resolution of 0.2: margins, early ends of holds, no emptying in between
+ours         the Searcher of `find`: margins, early ends of holds, no emptying in between
 doubling     ours until 2026: doubles, bisects to 10 %, repeats; every load from nothing, as in all peers
 nighthawk    Nighthawk's adaptive controller: doubles, bisects to 1 %, one verdict a load
 mlrsearch    MLRsearch's package, three trials a bound, half of which may fail
@@ -30,6 +30,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from math import exp, log
@@ -85,9 +86,10 @@ def made(row: str, draw: random.Random) -> Made:
     return Target(kind, exp(draw.uniform(log(LOWEST), log(HIGHEST))), draw), AIM, True
 
 
-def one(row: str, side: str, seed: str) -> tuple[Result, bool, float]:
+def one(row: str, side: str, resolution: float, seed: str) -> tuple[Result, bool, float]:
     """Search one target; returns the result, whether the search stands by it, and the seconds of CPU it took."""
     target, aim, there = made(row, random.Random(f"{row} {seed}"))
+    aim = replace(aim, resolution=resolution)
     begun = time.process_time()
     peer = SIDES[side]
     if peer is None:
@@ -148,11 +150,16 @@ def main() -> None:
     parser.add_argument("--seed", default="2026")
     parser.add_argument("--sides", default=",".join(SIDES))
     parser.add_argument("--rows", default=",".join([*KINDS, *QUEUES]).replace(", ", ";"))
+    parser.add_argument(
+        "--resolution", type=float, default=AIM.resolution, help="the width that is asked for"
+    )
     parser.add_argument("--markdown", action="store_true")
     asked = parser.parse_args()
     sides = [side for side in asked.sides.split(",") if side != "mlrsearch" or find_spec("MLRsearch")]
     rows = [row.replace(";", ", ") for row in asked.rows.split(",")]
-    print(f"{asked.searches} searches a row, seed {asked.seed}, {os.cpu_count()} cores")
+    print(
+        f"{asked.searches} searches a row, seed {asked.seed}, resolution {asked.resolution:g}, {os.cpu_count()} cores"
+    )
     show(HEAD, asked.markdown)
     if asked.markdown:
         show(["---"] * len(HEAD), True)
@@ -160,7 +167,7 @@ def main() -> None:
         for row in rows:
             for side in sides:
                 seeds = [f"{asked.seed} {number}" for number in range(asked.searches)]
-                found = pool.map(partial(one, row, side), seeds, chunksize=4)
+                found = pool.map(partial(one, row, side, asked.resolution), seeds, chunksize=4)
                 show(line(row, side, found), asked.markdown)
 
 

@@ -39,6 +39,10 @@ _ENOUGH = 10
 """The number of probes since both sides were seen after which it is judged how many more are needed."""
 _REACH = 27
 """A search that would need more than this many of them ends."""
+_SETTLED = 20
+"""After so many, a search does not go on for doubts alone: that the limit is soft, drifts, or stays hurt."""
+_OF_MIDDLE_HALF = 2.906
+"""How many times as wide as its middle half the 95 % interval of a normal distribution is: 1.960 / 0.6745."""
 _FEWEST = 8
 """The fewest probes since both sides were seen that an interval is believed after: they show how sharp the limit is."""
 _DEEPEST = 1000.0
@@ -236,11 +240,23 @@ class Searcher:
 
     @property
     def _is_out_of_reach(self) -> bool:
-        """Whether the interval cannot be as narrow as asked soon: its width falls as the root of its probes at best."""
+        """Whether the interval cannot be as narrow as asked soon: its width falls as the root of its probes at best.
+
+        It falls faster where what is likely is narrow already, and a few doubts make the rest of it.
+        """
         if self._near < _ENOUGH:
             return False
         low, limit, high = self._believed
-        return self._near * ((high - low) / self._asked(limit)) ** 2 > _REACH
+        asked = self._asked(limit)
+        if self._near < _SETTLED and _OF_MIDDLE_HALF * self._middle_half <= asked:
+            return False
+        return self._near * ((high - low) / asked) ** 2 > _REACH
+
+    @property
+    def _middle_half(self) -> float:
+        """The width of the interval that holds the limit with a chance of one half."""
+        low, high = self._beliefs.limit(self._now, (0.25, 0.75))
+        return exp(high) - exp(low)
 
     def _asked(self, limit: float) -> float:
         """Return the width that the interval is to have; of whole loads, at least the step from one to the next."""

@@ -112,6 +112,20 @@ def test_a_margin_that_jumps_at_the_limit_is_no_sign_of_a_soft_one() -> None:
         assert answer.low <= limit <= answer.high
 
 
+def test_a_search_goes_on_while_only_doubts_keep_its_interval_from_being_narrow() -> None:
+    # given targets that hold or break in one step, and a search for a tenth
+    aim = replace(AIM, resolution=0.1)
+    results = list[Result]()
+    for number in range(12):
+        draw = random.Random(f"doubts {number}")
+        limit = exp(draw.uniform(log(500), log(60_000)))
+        # when each is searched
+        results.append(search(Target(Kind(softness=0.01, shape="step"), limit, draw), aim))
+    # then most get there, by few more probes: it is no reason to end that the limit may be soft or drift
+    assert sum(result.ended == "resolution" for result in results) >= 6
+    assert all(result.probes <= 30 and result.covers for result in results)
+
+
 def test_a_limit_that_is_hurt_for_minutes_is_found() -> None:
     # given targets whose limit is a quarter lower after a load that broke, which halves in a minute however empty
     results = list[Result]()
