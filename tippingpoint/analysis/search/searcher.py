@@ -39,6 +39,8 @@ _ENOUGH = 10
 """The number of probes since both sides were seen after which it is judged how many more are needed."""
 _REACH = 27
 """A search that would need more than this many of them ends."""
+_FAIR = 0.2
+"""Who asks for a narrower interval than this share of the limit gets at least this, if it can be had."""
 _SETTLED = 20
 """After so many, a search does not go on for doubts alone: that the limit is soft, drifts, or stays hurt."""
 _OF_MIDDLE_HALF = 2.906
@@ -247,10 +249,14 @@ class Searcher:
         if self._near < _ENOUGH:
             return False
         low, limit, high = self._believed
-        asked = self._asked(limit)
+        asked, width = self._asked(limit), high - low
         if self._near < _SETTLED and _OF_MIDDLE_HALF * self._middle_half <= asked:
             return False
-        return self._near * ((high - low) / asked) ** 2 > _REACH
+        fair = max(asked, _FAIR * limit)
+        return self._needs_too_many(width, asked) and (width <= fair or self._needs_too_many(width, fair))
+
+    def _needs_too_many(self, width: float, asked: float) -> bool:
+        return self._near * (width / asked) ** 2 > _REACH
 
     @property
     def _middle_half(self) -> float:

@@ -126,6 +126,20 @@ def test_a_search_goes_on_while_only_doubts_keep_its_interval_from_being_narrow(
     assert all(result.probes <= 30 and result.covers for result in results)
 
 
+def test_who_asks_for_a_tenth_is_told_no_less_than_who_asks_for_a_fifth() -> None:
+    # given soft targets, whose limits are hardly told to a tenth
+    told = dict.fromkeys((0.2, 0.1), 0)
+    for number in range(12):
+        for asked in told:
+            draw = random.Random(f"fifth {number}")
+            limit = exp(draw.uniform(log(500), log(60_000)))
+            # when each is searched for a fifth, and once more for a tenth
+            result = search(Target(Kind(softness=0.15), limit, draw), replace(AIM, resolution=asked))
+            told[asked] += (result.width or 1.0) <= 0.2
+    # then as many are told to a fifth
+    assert told[0.1] >= told[0.2] >= 6
+
+
 def test_a_limit_that_is_hurt_for_minutes_is_found() -> None:
     # given targets whose limit is a quarter lower after a load that broke, which halves in a minute however empty
     results = list[Result]()
