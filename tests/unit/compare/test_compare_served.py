@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.compare.mirrored import assert_mirrored
-from tests.unit.made.made_runs import made_run, made_stage
+from tests.unit.made.made_runs import made_run, made_stage, repeated
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.compare.compare import SERVED, Comparison, Overall, compare
 from tippingpoint.compare.ramp import alike, ramp_of
@@ -47,9 +48,7 @@ def overloaded(
     return made_run(stages, plan=PLAN, title=title)
 
 
-def repeats(seed: int, count: int = 3, capacity: float = 2400, **options: float | str) -> list[RunData]:
-    random = np.random.default_rng(seed)
-    return [overloaded(random, capacity, **options) for _ in range(count)]  # pyright: ignore[reportArgumentType]
+repeats = partial(repeated, overloaded)
 
 
 def served(comparison: Comparison) -> Overall:

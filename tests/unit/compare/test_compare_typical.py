@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.compare.mirrored import assert_mirrored
-from tests.unit.made.made_runs import made_run, made_stage
+from tests.unit.made.made_runs import made_run, made_stage, repeated
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.compare.compare import ALL_CALLS, Comparison, Overall, compare
 from tippingpoint.compare.ramp import ramp_of
@@ -55,9 +56,7 @@ def queued(
     return made_run(stages, plan=PLAN, title=title, **options)
 
 
-def repeats(seed: int, count: int = 3, **options: Any) -> list[RunData]:
-    random = np.random.default_rng(seed)
-    return [queued(random, **options) for _ in range(count)]
+repeats = partial(repeated, queued)
 
 
 def typical(comparison: Comparison) -> Overall:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +18,12 @@ from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 
 STAGE_SECONDS = 30.0
+
+
+def repeated(made: Callable[..., RunData], seed: int, count: int = 3, **options: Any) -> list[RunData]:
+    """Runs of one release: each is drawn by `made` from one generator of random numbers, with the same options."""
+    random = np.random.default_rng(seed)
+    return [made(random, **options) for _ in range(count)]
 
 
 def made_stage(
