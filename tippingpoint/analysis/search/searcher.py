@@ -250,19 +250,15 @@ class Searcher:
             return False
         low, limit, high = self._believed
         asked, width = self._asked(limit), high - low
-        if self._near < _SETTLED and _OF_MIDDLE_HALF * self._middle_half <= asked:
+        from_half, to_half = self._places(0.25, 0.75)
+        if self._near < _SETTLED and _OF_MIDDLE_HALF * (to_half - from_half) <= asked:
             return False
         fair = max(asked, _FAIR * limit)
         return self._needs_too_many(width, asked) and (width <= fair or self._needs_too_many(width, fair))
 
     def _needs_too_many(self, width: float, asked: float) -> bool:
+        """Whether such a width would fall to the one asked for with more than `_REACH` probes only."""
         return self._near * (width / asked) ** 2 > _REACH
-
-    @property
-    def _middle_half(self) -> float:
-        """The width of the interval that holds the limit with a chance of one half."""
-        low, high = self._beliefs.limit(self._now, (0.25, 0.75))
-        return exp(high) - exp(low)
 
     def _asked(self, limit: float) -> float:
         """Return the width that the interval is to have; of whole loads, at least the step from one to the next."""
@@ -394,10 +390,12 @@ class Searcher:
     @property
     def _believed(self) -> tuple[float, float, float]:
         """Return low, limit and high as they are told."""
-        low, middle, high = (
-            exp(each) for each in self._beliefs.limit(self._now, (_UNDER, _NAMED, 1 - _OVER))
-        )
+        low, middle, high = self._places(_UNDER, _NAMED, 1 - _OVER)
         return low, middle, high
+
+    def _places(self, *shares: float) -> list[float]:
+        """Return the loads below which these shares of what is believed of the limit lie."""
+        return [exp(each) for each in self._beliefs.limit(self._now, shares)]
 
     @property
     def _width(self) -> float:
