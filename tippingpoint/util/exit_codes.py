@@ -5,8 +5,8 @@ from __future__ import annotations
 MET = 0
 """All thresholds are met, or the command is done."""
 MISSED = 1
-"""A threshold is missed, one with `abort` has ended the run, a compared run is worse than the baseline, or a figure got
-worse in a trend."""
+"""A threshold is missed, or one with `abort` has ended the run. Or a compared run is worse than the baseline, or a
+figure got worse in a trend."""
 BAD_INPUT = 2
 """The input is refused: a plan, an option, a file. One line names the field, the value and what would be accepted."""
 TARGET_FAILED = 3
