@@ -100,7 +100,7 @@ def _called_real(run: dict[str, Any]) -> str:
 
 def _badge(document: dict[str, Any]) -> str:
     outcome = document["verdict"]["outcome"]
-    return "no thresholds" if outcome == "met" and not document["thresholds"] else _BADGES[outcome]
+    return "no thresholds" if outcome == "met" and not document["verdict"]["checks"] else _BADGES[outcome]
 
 
 def _thresholds(entries: Sequence[dict[str, Any]], unit: str) -> str:

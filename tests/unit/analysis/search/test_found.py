@@ -44,6 +44,20 @@ def test_an_interval_is_told_no_narrower_than_it_is(tmp_path: Path) -> None:
     assert told_high(answer) >= answer.high
 
 
+def test_a_search_that_tried_no_load_below_its_interval_is_not_called_one_without_thresholds(
+    tmp_path: Path,
+) -> None:
+    # given a search whose every probe is within its interval or above it, so none is at a load that is said to hold
+    tried = [(3000, True), (3300, False)] * 3
+    analysis = analyse(load_run(write_search(tmp_path / "run", tried)))
+    assert analysis.found is not None
+    assert 0 < told_low(analysis.found.answer) < 3000
+    assert analysis.verdict.label == "met"
+    # then its report calls it met, too
+    assert write_report(analysis, "md").splitlines()[0].endswith(": ✅ met")
+    assert "no thresholds" not in write_report(analysis, "html").partition('id="verdict"')[2][:200]
+
+
 def test_a_search_whose_largest_load_held_says_so(tmp_path: Path) -> None:
     tried = [(500, True), (1000, True), (1000, True), (1000, True)]
     analysis = analyse(load_run(write_search(tmp_path / "run", tried, limit=1000)))
