@@ -55,7 +55,10 @@ def test_a_search_that_tried_no_load_below_its_interval_is_not_called_one_withou
     assert analysis.verdict.label == "met"
     # then its report calls it met, too
     assert write_report(analysis, "md").splitlines()[0].endswith(": ✅ met")
-    assert "no thresholds" not in write_report(analysis, "html").partition('id="verdict"')[2][:200]
+    page = write_report(analysis, "html")
+    assert "no thresholds" not in page.partition('id="verdict"')[2][:200]
+    assert "The plan sets none." not in page
+    assert "This run judged no load below the search's interval." in page
 
 
 def test_a_search_whose_largest_load_held_says_so(tmp_path: Path) -> None:
