@@ -8,6 +8,7 @@ atomically; only `course.jsonl` grows. Everything here is fast, as it happens in
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -205,7 +206,7 @@ class Runs:
         if shared is None or shared.id != name:
             return None
         try:
-            heard = max(entry.stat().st_mtime for entry in os.scandir(directory))
+            heard = max(_written(directory).values())
         except (FileNotFoundError, ValueError):  # removed meanwhile
             return None
         return StoredRun(directory, shared, heard)
@@ -245,9 +246,18 @@ class Runs:
 
 def forget_oldest(directory: Path, kept: int = KEPT) -> None:
     """Keep only the newest files in a directory, by when they were written."""
-    files = sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in files[kept:]:
+    written = _written(directory)
+    for path in sorted(written, key=lambda path: written[path], reverse=True)[kept:]:
         path.unlink(missing_ok=True)
+
+
+def _written(directory: Path) -> dict[Path, float]:
+    """When each file in a directory was written, without those that others remove or rename meanwhile."""
+    written: dict[Path, float] = {}
+    for path in directory.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            written[path] = path.stat().st_mtime
+    return written
 
 
 def _of(some: Sequence[str], units: Sequence[str]) -> str:

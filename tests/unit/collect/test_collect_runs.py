@@ -16,6 +16,7 @@ from tippingpoint.plan.read import load_plan
 from tippingpoint.units.shared_run import SharedRun, Turn, UnitProgress, UnitWord, begin_run, silent_after
 
 UNITS = ["load-claimer/0", "load-claimer/1", "load-claimer/2"]
+GONE = ".other.new"
 
 
 def a_run(**changes: object) -> SharedRun:
@@ -25,6 +26,11 @@ def a_run(**changes: object) -> SharedRun:
 
 def a_word(run: SharedRun, phase: str = "up", **changes: object) -> UnitWord:
     return UnitWord.model_validate({"run": run.id, "phase": phase, "t": run.made, **changes})
+
+
+def gone_meanwhile(directory: Path) -> None:
+    """Have a file in a directory that is listed and is no more when it is looked at."""
+    (directory / GONE).symlink_to(directory / "nowhere")
 
 
 def test_a_run_is_found_as_it_was_kept(tmp_path: Path) -> None:
@@ -98,6 +104,17 @@ def test_damaged_files_are_as_if_they_were_not_there(
     assert found.verdict is None
 
 
+def test_a_file_that_goes_while_it_is_looked_at_hides_no_run(tmp_path: Path) -> None:
+    """What gathers or writes beside has files that come and go; a link to nowhere is listed and not there, too."""
+    kept, run = Runs(tmp_path), a_run()
+    kept.keep(run)
+    heard = kept.find("").heard
+
+    gone_meanwhile(kept.find("").directory)
+
+    assert kept.find("").heard == heard
+
+
 def test_a_run_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) -> None:
     kept, run = Runs(tmp_path), a_run()
     with pytest.raises(UserError, match="none has arrived yet"):
@@ -159,6 +176,9 @@ def test_reports_too_are_kept_by_number(tmp_path: Path) -> None:
         path.write_text("x")
         os.utime(path, (number, number))
 
+    gone_meanwhile(tmp_path)  # of a report that is made beside
+
     forget_oldest(tmp_path)
 
+    (tmp_path / GONE).unlink()
     assert {path.name for path in tmp_path.iterdir()} == {f"{n}.md" for n in range(2, KEPT + 2)}
