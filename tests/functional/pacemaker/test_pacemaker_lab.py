@@ -399,10 +399,11 @@ def _daemon(lab: PacemakerLab, node: str, name: str) -> int | None:
 def _groups(lab: PacemakerLab, node: str) -> list[Path]:
     """A node's control groups that can limit its disk."""
     return [
-        path
+        Path(directory)
         for hierarchy in hierarchies()
         if hierarchy.kind == "cgroup2" or "blkio" in hierarchy.options.split(",")
-        for path in hierarchy.mount_point.glob(f"**/{lab.directory.name}/{node}")
+        for directory, _directories, _files in os.walk(hierarchy.mount_point)  # others come and go meanwhile
+        if directory.endswith(f"/{lab.directory.name}/{node}")
     ]
 
 
