@@ -6,6 +6,7 @@ import asyncio
 import re
 import resource
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -143,6 +144,21 @@ async def test_a_hanging_server_alone_loses_the_login_in_time(monkeypatch: pytes
         client = ApiClient([deaf], certificates().ca)
         with pytest.raises(ConnectionLost, match=f"^{deaf}: no answer within 0.2 s$"):
             await client.login(UNIT, MODEL)
+        await client.close()
+
+
+async def test_a_loop_that_was_late_gives_a_dial_another_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialling, "_WITHIN", 0.01)
+    begun = asyncio.Event()
+
+    async with stub() as server:
+        client = ApiClient([server.address], server.ca)
+        login = client.login(UNIT, MODEL, begun=begun.set)
+        await begun.wait()
+        # The server has answered in time, for all that we know: we did not look.
+        time.sleep(0.01 + pings.OURS + 0.1)  # noqa: ASYNC251 (the loop is to stand still)
+        monkeypatch.setattr(dialling, "_WITHIN", 600.0)
+        assert (await login).server == server.address
         await client.close()
 
 
@@ -457,7 +473,7 @@ class Listener:
 
 
 async def test_a_loop_that_was_late_gives_a_ping_another_chance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pings, "_OURS", 0.0)
+    monkeypatch.setattr(pings, "OURS", 0.0)
 
     silent, answering = Listener(answers=False), Listener(answers=True)
     clock = PingClock(asyncio.get_running_loop(), 0.01, 0.01)
@@ -466,7 +482,7 @@ async def test_a_loop_that_was_late_gives_a_ping_another_chance(monkeypatch: pyt
     await answering.tenth.wait()
     # Every look at the answers came late, so none that is missing was held against the connection.
     assert not silent.lost.is_set()
-    monkeypatch.setattr(pings, "_OURS", 10.0)
+    monkeypatch.setattr(pings, "OURS", 10.0)
     await silent.lost.wait()
     assert silent.ping() is None
     assert not answering.lost.is_set()

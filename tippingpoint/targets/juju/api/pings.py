@@ -14,7 +14,7 @@ PATIENCE = 30.0
 """Seconds a ping may stay unanswered before the connection counts as lost (pingTimeout in api/apiclient.go)."""
 _GRAIN = 0.1
 """Seconds by which pings may be late or early, so that one timer serves many connections."""
-_OURS = 1.0
+OURS = 1.0
 """Seconds of our own lateness after which a missing answer may be our fault: it may lie unread in the socket."""
 
 
@@ -83,7 +83,7 @@ class PingClock:
             deadline, connection, ping = self._expected.popleft()
             if not connection.unanswered(ping):
                 continue
-            if now - deadline > _OURS:
+            if now - deadline > OURS:
                 self._expected.append((now + self._patience, connection, ping))
             else:
                 connection.unreachable(self._patience)
