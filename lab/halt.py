@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -21,9 +22,8 @@ def halt(pid: int) -> None:
 def _states(pid: int) -> str:
     """Return a letter for each thread's state (proc(5)): T stopped, Z and X ended."""
     states = ""
-    for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
-        try:
-            states += thread.read_text().rpartition(")")[2].split()[0]
-        except OSError:  # it has ended
-            continue
+    with contextlib.suppress(OSError):  # it has ended
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):
+                states += Path(f"/proc/{pid}/task/{thread}/stat").read_text().rpartition(")")[2].split()[0]
     return states

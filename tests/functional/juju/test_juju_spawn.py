@@ -339,7 +339,7 @@ def test_a_controller_that_goes_away_in_mid_stage_is_recorded_and_come_back_to()
     counted and the model becomes what it should be all the same."""
 
     async def test(lab: JujuLab) -> None:
-        stages = [SMALL | {"over": 1.5}, NOTHING]
+        stages = [SMALL | {"over": 15.0}, NOTHING]  # not whole before the controller is killed
         async with scene(user_of(lab), stages, batch=1) as here:
             await here.begin(1)
             await here.until(lambda: here.loads[0].gauge.held >= 2)
