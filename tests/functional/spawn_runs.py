@@ -109,10 +109,11 @@ def wait_for(
     """The directory of the run below `out` that a process makes, once its journals have so many such events."""
 
     def there() -> Path | None:
+        over = process.poll() is not None  # asked before a last look
         directory = directory_of(out)
         if directory is not None and len(named(directory, name, **fields)) >= count:
             return directory
-        assert process.poll() is None, f"ended before {name}: {process.communicate()}"
+        assert not over, f"ended before {name}: {process.communicate()}"
         return None
 
     try:

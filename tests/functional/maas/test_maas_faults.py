@@ -219,7 +219,9 @@ def test_a_stage_for_which_vm_hosts_have_no_room_is_refused(hosts: MaasLab, tmp_
 
 def test_a_region_that_is_killed_and_back_has_all_machines_in_the_end(lab: MaasLab, tmp_path: Path) -> None:
     before = lab.counts()
-    plan = plan_of(tmp_path, workload={"until": "probed"}, stages=[{"instances": 20, "hold": "2s"}])
+    # (two at a time, so that many are still to be made once a first one was seen)
+    workload = {"until": "probed", "concurrency": 2}
+    plan = plan_of(tmp_path, workload=workload, stages=[{"instances": 20, "hold": "2s"}])
     with going(start_at(lab, plan, tmp_path / "runs")) as process:
         directory = wait_for(tmp_path / "runs", process, "tick")
         until(lambda: held(directory), "a first machine")
@@ -240,7 +242,7 @@ def test_a_key_that_is_revoked_in_mid_run_is_told_and_what_was_made_goes_later(
     """Given a key that is refused from some moment, then machines are given up by that cause, and the removal fails in
     one line; with the key it succeeds."""
     before = lab.counts()
-    plan = plan_of(tmp_path, workload={"concurrency": 2}, stages=[{"instances": 40, "hold": "1s"}])
+    plan = plan_of(tmp_path, workload={"concurrency": 2}, stages=[{"instances": 400, "hold": "1s"}])
     with going(start_at(lab, plan, tmp_path / "runs")) as process:
         directory = wait_for(tmp_path / "runs", process, "tick")
         until(lambda: held(directory), "a first machine")

@@ -753,9 +753,12 @@ class TestFaults:
         self, new_lab: Callable[..., MaasLab]
     ) -> None:
         # given a machine that is being commissioned, which takes a while
-        lab = new_lab(timings=dataclasses.replace(QUICK, commissioning_s=2.0))
+        lab = new_lab(timings=dataclasses.replace(QUICK, commissioning_s=10.0))
         async with Region(lab) as region:
             system_id = (await region.enlist("52:54:00:00:02:09", commission="true"))["system_id"]
+            # which cannot begin once more
+            status, said = await region.call("POST", f"machines/{system_id}/?op=commission")
+            assert (status, "Commission is not available" in str(said)) == (400, True)
             # when the rack controller is gone meanwhile, then it got no image, and has failed after the time-out
             lab.kill("rack-1")
             failed = await region.until(system_id, "Failed commissioning")

@@ -190,7 +190,7 @@ class TestRuns:
             tmp_path,
             workload={"until": "probed"},
             # (the first is held for long enough that libvirtd is dead before it ends)
-            stages=[{"instances": 1, "hold": "12s"}, {"instances": 2, "hold": _LONG_HOLD}],
+            stages=[{"instances": 1, "hold": "30s"}, {"instances": 2, "hold": _LONG_HOLD}],
         )
         out = tmp_path / "run"
         with going(start("run", plan, *settings(libvirt), "--out", out)) as process:
