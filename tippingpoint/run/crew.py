@@ -22,6 +22,10 @@ from tippingpoint.workloads.load import OWED, PrepareOrder, TargetFacts
 
 _ANSWER_WITHIN = OWED + RELEASE_WITHIN + 10.0
 """Seconds that a worker may take for its drain and its releases, with a reserve for its connections and files."""
+_LOOK = 1.0
+"""Seconds between looks at whether a worker has been silent for too long."""
+_OURS = 1.0
+"""Seconds by which a look may be late before it counts as the runner's own standstill."""
 _PREPARE_SILENCE = 300.0
 """Seconds without a message from a worker that prepares stages, after which it counts as hung."""
 
@@ -117,7 +121,8 @@ class Crew:
     ) -> list[A]:
         """Send every worker the command for its share (index, of how many) and wait for the answers.
 
-        A worker that sends nothing but ticks for `within` seconds counts as cut. Returns the answers that came.
+        A worker that sends nothing but ticks for `within` seconds, without those for which the runner itself stood
+        still, counts as cut. Returns the answers that came.
         """
         commands = {worker: command((index, len(self.workers))) for index, worker in enumerate(self.workers)}
         replies: dict[WorkerProcess, asyncio.Task[A | None]] = {}
@@ -127,13 +132,18 @@ class Crew:
             worker.tell(commands[worker])
         interrupted = asyncio.create_task(self._interruption.asked.wait())
         pending: set[asyncio.Task[A | None]] = set(replies.values())
-        left = within
+        left, stood_still = within, 0.0
         while pending and not self._interruption.asked.is_set():
             heard = max(worker.said for worker, reply in replies.items() if reply in pending)
-            left = heard + within - time.monotonic()
+            looked = time.monotonic()
+            left = heard + within + stood_still - looked
             if left <= 0:
                 break
-            await asyncio.wait([*pending, interrupted], timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            look = min(left, _LOOK)
+            await asyncio.wait([*pending, interrupted], timeout=look, return_when=asyncio.FIRST_COMPLETED)
+            took = time.monotonic() - looked
+            if took - look > _OURS:  # what was said meanwhile has not been read yet
+                stood_still += took
             pending = {reply for reply in pending if not reply.done()}
             if any(reply.done() and (said := reply.result()) and said.problem for reply in replies.values()):
                 break  # one that cannot go on is enough: all are ended in an orderly way

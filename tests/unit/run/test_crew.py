@@ -1,10 +1,33 @@
-"""What a crew makes of its workers' ticks."""
+"""What a crew makes of its workers' ticks and answers."""
 
 from __future__ import annotations
 
+import asyncio
+import sys
+import time
+from asyncio.subprocess import PIPE
+from pathlib import Path
+
 from tests.unit.run.run_ticks import tick_of
-from tippingpoint.run.crew import Headway
-from tippingpoint.run.messages import Tick
+from tippingpoint.run.crew import Crew, Headway
+from tippingpoint.run.interruption import Interruption
+from tippingpoint.run.messages import Pause, Paused, Tick
+from tippingpoint.run.record import Record
+from tippingpoint.run.watcher import RunnerEvents
+from tippingpoint.run.worker_process import WorkerProcess
+
+ANSWERS = """
+import pathlib, sys, time
+for line in sys.stdin:
+    time.sleep(2.0)
+    print('{"say": "paused"}', flush=True)
+    pathlib.Path(sys.argv[1]).touch()
+"""
+
+
+def stand_still_until(there: Path) -> None:
+    while not there.exists():
+        time.sleep(0.01)
 
 
 def ticks(*held: int, waiting: int = 0) -> dict[str, Tick]:
@@ -41,3 +64,23 @@ def test_one_worker_that_gets_on_is_enough_and_each_step_counts_once() -> None:
     headway = Headway(removing=False)
     made = [headway.made(ticks(*held)) for held in ((100, 0), (90, 1), (90, 1), (101, 2), (101, 2))]
     assert made == [True, True, False, True, False]
+
+
+async def test_a_worker_that_answered_while_the_runner_stood_still_is_not_silent(tmp_path: Path) -> None:
+    # given a worker that answers after two seconds
+    record = Record("p", tmp_path, "the-run", RunnerEvents())
+    record.make_directory()
+    crew = Crew(record, Interruption(), RunnerEvents(), lambda worker, tick: None)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", ANSWERS, tmp_path / "answered", stdin=PIPE, stdout=PIPE, limit=2**24
+    )
+    crew.workers.append(WorkerProcess("0", process, lambda worker, message: None))
+    # when its runner stands still meanwhile, for longer than it waits for answers
+    asyncio.get_running_loop().call_later(0.1, stand_still_until, tmp_path / "answered")
+    answers = await crew.ask(Paused, lambda share: Pause(), within=0.5)
+    # then the answer is heard, and the worker lives
+    assert [type(answer) for answer in answers] == [Paused]
+    assert process.stdin is not None
+    process.stdin.close()
+    await crew.workers[0].ended(600.0)
+    assert process.returncode == 0
