@@ -131,8 +131,21 @@ class Manifest(BaseModel):
 
         A run whose status is running but whose process is gone gets the status cut.
         """
+        manifest = cls._read(directory)
+        if manifest.status == "running" and not manifest._is_alive():
+            manifest = cls._read(directory)  # it may have ended in order between the two looks
+            if manifest.status == "running":
+                manifest.status = "cut"
+                manifest.reason = "the run's process ended unexpectedly"
+                for worker in manifest.workers:
+                    if worker.status == "running":
+                        worker.status = "cut"
+        return manifest
+
+    @classmethod
+    def _read(cls, directory: Path) -> Manifest:
         try:
-            manifest = cls.model_validate_json(read_file(directory / FILE, LARGEST_FILE))
+            return cls.model_validate_json(read_file(directory / FILE, LARGEST_FILE))
         except FileNotFoundError:
             raise UserError("run", str(directory), f"a run's directory (with {FILE})") from None
         except NotADirectoryError:
@@ -140,14 +153,10 @@ class Manifest(BaseModel):
         except (OSError, ValidationError) as problem:
             line = str(problem).splitlines()[0]
             raise UserError("run", str(directory), f"a readable {FILE} ({line})") from None
-        alive = process_started(manifest.pid) if manifest.pid is not None else None
-        if manifest.status == "running" and (alive is None or alive != manifest.pid_started):
-            manifest.status = "cut"
-            manifest.reason = "the run's process ended unexpectedly"
-            for worker in manifest.workers:
-                if worker.status == "running":
-                    worker.status = "cut"
-        return manifest
+
+    def _is_alive(self) -> bool:
+        alive = process_started(self.pid) if self.pid is not None else None
+        return alive is not None and alive == self.pid_started
 
 
 def process_started(pid: int) -> int | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tippingpoint.errors import UserError
+from tippingpoint.rundir import manifest as manifests
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import Events, Journal
 from tippingpoint.rundir.manifest import Manifest, TargetEntry, WorkerEntry
@@ -169,6 +171,24 @@ def test_a_run_whose_process_is_gone_was_cut(tmp_path: Path) -> None:
     manifest.status, manifest.pid = "running", 2**22 + 1  # beyond the largest pid there can be
     manifest.save(tmp_path)
     assert load_run(tmp_path).manifest.status == "cut"
+
+
+def test_a_run_that_ends_between_two_looks_was_not_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a run whose manifest says that it is running
+    begin_run(tmp_path, "0")
+    manifest = Manifest.load(tmp_path)
+    manifest.status, manifest.pid = "running", os.getpid()
+    manifest.save(tmp_path)
+
+    def is_over(pid: int) -> None:
+        manifest.status = "complete"
+        manifest.save(tmp_path)
+
+    # when it ends before its process is looked for, then it is told as it says itself
+    monkeypatch.setattr(manifests, "process_started", is_over)
+    assert Manifest.load(tmp_path).status == "complete"
 
 
 @pytest.mark.parametrize(
