@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from ops import testing
+from tippingpoint_charm import exchange
 from tippingpoint_charm.status import LEGIBLE
 
 from tests.charms.generators import (
@@ -558,6 +559,23 @@ class TestLastWord:
             assert [request["do"] for request in agent.asked] == ["leave", "ping", "clean", "task"]
             unit.run(unit.on.stop(), out)
             assert len(agent.asked) == 4
+
+    def test_waits_for_an_agent_that_sums_up_what_it_had_no_time_to_end(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        unit, state, run = self.leaves(root)
+        monkeypatch.setattr(exchange, "LAST_WORD_WITHIN", 0.1)
+        word = unit.word(run, "over", leaves=True, problem="the unit was removed")
+
+        def late(_: dict[str, Any]) -> dict[str, Any]:
+            time.sleep(4.0)
+            return {"word": word.model_dump(mode="json"), "result": {"run": run.id, "digest": "D3"}}
+
+        with ScriptedAgent(unit).at_its_socket() as agent:
+            agent.answers["leave"] = late
+            event = unit.on.relation_departed(units_of(state), remote_unit=1, departing_unit=3)
+            out = unit.run(event, state)
+        assert read_word(units_of(out).local_unit_data["word"]) == word
 
     def test_of_a_unit_without_peers_comes_as_its_own_relation_breaks(self, root: Path) -> None:
         unit = Unit(root)

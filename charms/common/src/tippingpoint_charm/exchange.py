@@ -40,7 +40,9 @@ _ENDED = ("over", "failed")
 FIGURES_WITHIN = 20.0
 """Seconds that the begin of a run waits for Prometheus."""
 LAST_WORD_WITHIN = 10.0
-"""Seconds that a unit has to end and sum up its part when it is removed, before a hook tells the others."""
+"""Seconds that a unit has to end its part when it is removed, before a hook tells the others."""
+SUMMED_UP_WITHIN = 60.0
+"""Seconds that it then has to sum up what it had no time to end, which a slow machine needs some of."""
 
 
 class Exchange(ops.Object):
@@ -107,7 +109,8 @@ class Exchange(ops.Object):
         """End this unit's part because the unit is being removed, and publish its result while that is possible."""
         self.word = self.result = None
         try:
-            answer = self._agent.ask("leave", within=LAST_WORD_WITHIN + HOOK_WAITS, seconds=LAST_WORD_WITHIN)
+            within = LAST_WORD_WITHIN + SUMMED_UP_WITHIN
+            answer = self._agent.ask("leave", within=within, seconds=LAST_WORD_WITHIN)
         except AgentAway:
             return
         except Refused:  # an older agent
