@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +38,8 @@ class Reports:
         asked_for = await asyncio.to_thread(question, do, runs, **asked)
         name = hashlib.sha256(__version__.encode() + b"\0" + asked_for).hexdigest()
         path = self._directory / name
-        if path.exists():
-            await asyncio.to_thread(path.touch)  # so that it is kept
+        with suppress(FileNotFoundError):
+            await asyncio.to_thread(os.utime, path)  # so that it is kept
             return path
         making = self._making.get(name)
         if making is None:
