@@ -18,8 +18,8 @@ from tippingpoint.errors import UserError
 
 LARGEST_FILE = 1 << 20
 """The most bytes of a file; a juju client's store of a thousand controllers is smaller."""
-WRITTEN_WITHIN = 5.0
-"""Seconds to wait for the first bytes of a named pipe."""
+WRITTEN_WITHIN = 60.0
+"""Seconds to wait for the first bytes of a named pipe: a program may ask its user for a password first."""
 
 
 def read_yaml(place: str, path: Path, accepted: str, *, private: bool = False) -> dict[str, Any]:
