@@ -7,10 +7,12 @@ import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import ops
 import pytest
+from tippingpoint_charm import exchange
+from tippingpoint_charm.agent import Agent
 
 from scripts._reference.charms import results
 from tests.charms.generators import ScriptedAgent, Unit
@@ -46,6 +48,13 @@ def told(monkeypatch: pytest.MonkeyPatch) -> None:
         tell(event, told)
 
     monkeypatch.setattr(ops.ActionEvent, "set_results", checked)
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hooks wait for an agent in their own process, which stands still with them on a busy machine."""
+    monkeypatch.setitem(cast(dict[str, Any], Agent.ask.__kwdefaults__), "within", 600.0)
+    monkeypatch.setattr(exchange, "HOOK_WAITS", 600.0)
 
 
 @pytest.fixture

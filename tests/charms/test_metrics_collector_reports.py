@@ -438,7 +438,7 @@ def test_the_targets_resources_are_gathered_before_a_run_is_judged(
             testing.State(relations=[relation], config=config, secrets=[secret]),
         )
     stored = Runs(state / "runs").find("")
-    until = time.monotonic() + 90
+    until = time.monotonic() + 600
     while stored.verdict is None and time.monotonic() < until:
         time.sleep(0.1)
 
