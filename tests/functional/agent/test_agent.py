@@ -21,8 +21,9 @@ from tests.functional.program import QUICK, UNHURRIED, WITHIN_S, keys, leases, u
 from tests.functional.standstills import await_ticks
 from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.rundir.manifest import Manifest
+from tippingpoint.rundir.probe_events import ProbeEvent
 from tippingpoint.rundir.results import load_run
-from tippingpoint.units.shared_run import UnitWord, stop
+from tippingpoint.units.shared_run import SharedRun, UnitWord, stop
 
 pytestmark = pytest.mark.usefixtures("quick_hooks")
 
@@ -54,6 +55,11 @@ def two_agents(directory: Path) -> Iterator[tuple[Agent, Agent]]:
         place.mkdir()
     with Agent(places[0]) as one, Agent(places[1], "load-claimer/1") as other:
         yield one, other
+
+
+def judged(run: SharedRun) -> list[ProbeEvent]:
+    """The loads of a search that showed something: one in which this machine stood still is tried again."""
+    return [probe for probe in run.probes if probe.held is not None]
 
 
 def whole_report(leader: Leader, one: Agent, other: Agent) -> dict[str, Any]:
@@ -154,7 +160,7 @@ def test_two_units_share_a_search_that_the_leaders_agent_judges(etcd: EtcdLab, t
         leader.until(lambda: leader.run.over)
         # then both have shared each load, and come to one answer
         assert (leader.run.missing, leader.run.stopped) == ({}, "")
-        assert [(probe.size, probe.held) for probe in leader.run.probes] == [
+        assert [(probe.size, probe.held) for probe in judged(leader.run)] == [
             (7, True),
             (15, True),
             (15, True),
@@ -179,12 +185,13 @@ def test_a_unit_whose_agent_is_restarted_in_a_search_takes_part_again(etcd: Etcd
         leader.until(lambda: leader.run.over)
         # then nothing is missing at the end, and only loads that both had a share in have shown anything
         assert (leader.run.missing, leader.run.stopped) == ({}, "")
-        assert [(probe.size, probe.held) for probe in leader.run.probes] == [
+        first, *further = judged(leader.run)
+        assert [(probe.size, probe.held) for probe in (first, *further)] == [
             (7, True),
             (15, True),
             (15, True),
         ]
-        assert leader.run.probes[0].stage != 1
+        assert first.stage != 1
         assert leader.run.found is not None
         assert leader.run.turns[-1].of == 2
         assert nothing_left(etcd, leader.run.id)
@@ -224,9 +231,9 @@ def test_two_units_lower_their_load_after_it_was_too_much_until_the_target_is_ba
     # given two agents with a target that stands still while the last stage is held
     plan = a_plan(
         etcd_private,
-        workload={"units": 1, "claim_time": "60s", "renew_time": "200ms", "timeout": "1s"},
-        stages=[{"leases": size, "over": 0, "hold": hold} for size, hold in ((8, "1s"), (20, "2s"))],
-        thresholds=[{"operation": "extend", "error_rate": 0.05}],
+        workload={"units": 1, "claim_time": "60s", "renew_time": "500ms", "timeout": "15s"},
+        stages=[{"leases": size, "over": 0, "hold": hold} for size, hold in ((8, "4s"), (20, "15s"))],
+        thresholds=[{"operation": "extend", "p99": "5s"}],
         after="recover",
     )
     members = sorted(etcd_private.pids)
@@ -262,7 +269,7 @@ def test_two_units_lower_their_load_after_it_was_too_much_until_the_target_is_ba
 
 def test_what_a_lost_unit_made_is_removed_by_the_leaders_agent(etcd: EtcdLab, tmp_path: Path) -> None:
     # given two agents that hold their shares
-    long = {"claim_time": "1m", "renew_time": "30s"}
+    long = {"claim_time": "20m", "renew_time": "30s"}
     plan = a_plan(etcd, stages=[{"leases": 20, "over": 0, "hold": "12s"}], workload=long)
     with two_agents(tmp_path) as (one, other):
         leader = Leader(plan, [one, other], target(etcd))
@@ -417,7 +424,8 @@ def test_another_run_ends_the_one_that_goes_on(etcd: EtcdLab, tmp_path: Path) ->
         second.hook()
         word = agent.word()
         assert word is not None
-        assert (word.run, word.phase) == (second.run.id, "making")
+        assert word.run == second.run.id
+        assert word.phase in ("making", "ready")
         second.until(lambda: second.run.over)
         assert Manifest.load(agent.state / "runs" / f"{first.run.id}.0").status == "interrupted"
         assert nothing_left(etcd, first.run.id)

@@ -10,8 +10,10 @@ import pytest
 
 from lab.etcd.cluster import EtcdLab
 from lab.prometheus import PrometheusLab
+from tests.functional.monitoring.scraping import await_figures
 from tests.functional.program import leases_left, no_traceback, only_run, run, settings, start, write_plan
 from tippingpoint.analysis.analyse import analyse
+from tippingpoint.monitoring.query_packs import shipped_packs
 from tippingpoint.monitoring.scrape.jobs import static_targets
 
 WORKLOAD = {"units": 1, "claim_time": "60s", "renew_time": "1s", "timeout": "30s"}
@@ -85,6 +87,8 @@ def test_what_was_measured_before_prometheus_went_is_in_the_report(etcd: EtcdLab
         thresholds=[{"figure": "etcd-memory", "at_most": "8GB"}],
     )
     with PrometheusLab([static_targets("\n".join(etcd.endpoints))]) as prometheus:
+        # (which has figures already when the first hold begins)
+        await_figures(prometheus.url, shipped_packs()["etcd"])
         options = (*settings(etcd), "--prometheus", prometheus.url, "--out", tmp_path / "runs")
         with start("run", plan, *options) as running:
             # when Prometheus is killed once the first stage has its figure, and then the run is ended

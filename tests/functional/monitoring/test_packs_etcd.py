@@ -9,7 +9,7 @@ from base64 import b64encode
 from lab.etcd.cluster import EtcdLab
 from lab.prometheus import PrometheusLab
 from tests.functional.monitoring.scraping import await_figures, leaders
-from tests.functional.program import WITHIN_S
+from tests.functional.program import WITHIN_S, until
 from tippingpoint.monitoring.query_packs import shipped_packs
 from tippingpoint.monitoring.scrape.jobs import static_targets
 
@@ -21,8 +21,13 @@ def test_every_figure_of_etcd_has_a_sane_value_for_each_member_and_one_leads(etc
 
     # When Prometheus scrapes its members
     with PrometheusLab([static_targets("\n".join(etcd.endpoints))]) as lab:
-        figures = await_figures(lab.url, pack, lambda: write(etcd, 20))
-        leading = leaders(lab.url, pack)
+        figures = await_figures(
+            lab.url,
+            pack,
+            lambda: write(etcd, 20),
+            until=lambda found: all({host for host, _ in values} == {*members} for values in found.values()),
+        )
+        leading = until(lambda: leaders(lab.url, pack))
 
     # Then each figure has one series a member, which on loopback is told by its port
     assert {name: sorted(host for host, _ in values) for name, values in figures.items()} == {

@@ -36,7 +36,7 @@ def ours(tmp_path: Path) -> Certificates:
     return make_certificates(tmp_path / "ours", "tippingpoint")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second, where users wait for ten."""
     for place in (
@@ -158,8 +158,14 @@ def openstack(address: str, ours: Certificates, tmp_path: Path) -> Target:
 @pytest.mark.parametrize("how", [refused, no_such_host, timeout, another])
 @pytest.mark.parametrize("kind", [etcd, etcd_v2, juju, lxd, openstack])
 def test_the_address_stands_once(
-    kind: Callable[[str, Certificates, Path], Target], how: Any, ours: Certificates, tmp_path: Path
+    kind: Callable[[str, Certificates, Path], Target],
+    how: Any,
+    ours: Certificates,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> None:
+    if how is timeout:
+        request.getfixturevalue("patience")
     with how(tmp_path) as address:
         with pytest.raises(TargetError) as failure:
             asyncio.run(log_in(kind(address, ours, tmp_path)))

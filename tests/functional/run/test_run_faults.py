@@ -203,6 +203,8 @@ def begun(process: subprocess.Popen[str]) -> bool:
         signals = int(re.search(r"SigCgt:\s*(\w+)", status)[1], 16)  # type: ignore[index]
         if caught and not signals >> (signal.SIGINT - 1) & 1:
             return True
+        if signals >> (signal.SIGTERM - 1) & 1:  # which only a run does: it got further between two looks
+            return True
         caught = bool(signals >> (signal.SIGINT - 1) & 1)
         time.sleep(0.002)
     return False
