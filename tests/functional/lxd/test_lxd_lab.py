@@ -14,6 +14,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,7 +25,8 @@ import yaml
 from lab.control import LabError
 from lab.etcd.cluster import EtcdLab
 from lab.lxd.cluster import LxdLab
-from tests.functional.lxd.lxd_runs import eventually
+from lab.lxd.unix_socket import ask
+from tests.functional.lxd.lxd_runs import await_online, eventually
 from tests.functional.program import WITHIN_S, until
 from tests.functional.traces import pids_of, read, traces
 from tippingpoint.errors import UserError
@@ -134,6 +136,22 @@ def test_a_member_that_never_was_joins(cluster: LxdLab) -> None:
     )  # it learns whom to trust after it joins
     cluster.kill("m4")
     cluster.lxc("cluster", "remove", "--force", "--yes", "m4")
+
+
+def test_a_cluster_without_a_quorum_is_asked_again_until_it_has_one(cluster: LxdLab) -> None:
+    await_online(cluster)
+    for name in ("m2", "m3"):
+        cluster.kill(name)
+
+    # (the leader only learns after a while that it leads nobody)
+    until(lambda: _failure(cluster, "/1.0/projects"), "the database has no leader")
+    with ThreadPoolExecutor(1) as aside:
+        asked = aside.submit(cluster.query, "/1.0/projects")
+        assert _failure(cluster, "/1.0/projects")
+        for name in ("m2", "m3"):
+            cluster.start(name)
+
+        assert asked.result(WITHIN_S) == ["/1.0/projects/default"]
 
 
 def test_faults_act_on_real_members_through_the_control_socket(cluster: LxdLab) -> None:
@@ -254,6 +272,15 @@ def _init_pid(lab: LxdLab, container: str) -> int:
         if f"/lxc.payload.{container}" in read(pid, "cgroup") and read(pid, "comm").strip() == "init":
             return pid
     raise AssertionError(f"{container}: has no process")
+
+
+def _failure(lab: LxdLab, path: str) -> str:
+    """Why the first member does not tell what a path of the API has; empty if it does."""
+    try:
+        ask(lab.unix_socket(), "GET", path)
+    except LabError as problem:
+        return str(problem)
+    return ""
 
 
 def _alive(pid: int) -> bool:
