@@ -19,6 +19,8 @@ from tippingpoint.rundir.results import load_run
 GROUPS, EACH = 2, 2
 eventually = partial(until, every=0.5)
 """Each look is a call of a cluster that has enough to do."""
+PASS_BY_THEMSELVES = {"locked", "quorum"}
+"""Why a sound cluster that is busy refuses changes: its database is locked, or has no leader for a moment."""
 POLL_EVERY_S = 0.3
 OFTEN = {"poll_every": f"{POLL_EVERY_S * 1000:.0f}ms"}
 """For runs whose polls are looked at."""
@@ -30,6 +32,8 @@ FEW: dict[str, Any] = {
         "concurrency": 4,
         "observe_every": "0s",
         "timeout": "60s",
+        # (more than a heartbeat takes that is late: meanwhile a living member is offline)
+        "offline_polls": 60,
     },
     "stages": [{"groups": GROUPS, "instances": EACH, "hold": "500ms"}],
     "workers": 2,
@@ -75,6 +79,17 @@ def counted(report: dict[str, Any], which: str) -> dict[tuple[str, str], int]:
         key = (entry["operation"], entry["kind"])
         found[key] = found.get(key, 0) + entry["count"]
     return found
+
+
+def always_online(report: dict[str, Any], *members: str) -> bool:
+    """Whether the run saw none of these members, or of all, offline, not even for a moment. Meanwhile things are put on
+    the others."""
+    return not any(
+        change["status"] == "offline"
+        for member in report["members"]
+        if not members or member["name"] in members
+        for change in member["changes"]
+    )
 
 
 # What is on a cluster
