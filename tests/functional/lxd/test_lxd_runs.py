@@ -43,8 +43,8 @@ from tippingpoint.rundir.results import load_run
 from tippingpoint.targets.lxd.plan import OBSERVATIONS
 
 ALL = GROUPS * EACH
-LOOKED_AT = "20s"
-"""How long is held what is looked at meanwhile: some calls of the lxc client."""
+UNTIL_ENDED = "20m"
+"""How long is held what is looked at meanwhile, and what the test ends."""
 
 
 def token_file(lab: LxdLab, directory: Path) -> Path:
@@ -145,15 +145,17 @@ def test_a_run_with_a_token_is_let_in_beside_another_and_both_leave_nothing(
         other = wait_for_hold(outs[0], theirs, workers=1)
         beside = everything(lxd)
         # when one that has a trust token is run beside it, and cleaned once more
-        plan = spawn_plan(tmp_path, stages=only_a_stage(2, LOOKED_AT, groups=2))
+        plan = spawn_plan(tmp_path, stages=only_a_stage(2, UNTIL_ENDED, groups=2))
         token = token_file(lxd, tmp_path)
         process = start("run", plan, "--set", f"target.token={token}", "--out", outs[1])
         with going(process):
             ours = wait_for_hold(outs[1], process)
             during = everything(lxd)
             files = {path: path.read_bytes() for path in ours.rglob("*") if path.is_file()}
+            process.send_signal(signal.SIGINT)
             done = ended(process)
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode == 4, done.stdout + done.stderr
+        assert load_run(ours).manifest.status == "interrupted"
         # then it was trusted meanwhile, and is no more; what the other has made is as it was
         assert len(during["trust"]) == len(before["trust"]) + 1
         assert everything(lxd) == beside
@@ -193,7 +195,7 @@ class TestKilledInMidSpawn:
         hold = Hold()  # two of four are made, and how the others end is not heard
         proxy.add("GET", r"^/1\.0/operations/.*/wait", hold, skip=2)
         out = tmp_path / "runs"
-        plan = spawn_plan(tmp_path, stages=only_a_stage(EACH, LOOKED_AT, self.groups))
+        plan = spawn_plan(tmp_path, stages=only_a_stage(EACH, UNTIL_ENDED, self.groups))
         process = start_at(proxy, "run", plan, "--out", out)
         with going(process):
             until(hold.met.is_set, "two containers were made")
@@ -218,8 +220,10 @@ class TestKilledInMidSpawn:
                 wanted = goal(prefix_of(cut), self.groups)
                 assert containers(lxd).keys() == wanted
                 eventually(lambda: running(lxd) == wanted, "all of it runs")
+                process.send_signal(signal.SIGINT)
                 done = ended(process)
-            assert done.returncode == 0, done.stdout + done.stderr
+            assert done.returncode == 4, done.stdout + done.stderr
+            assert load_run(directory).manifest.status == "interrupted"
             report = report_of(directory)
             assert report["stages"][0]["held"] == len(wanted)
             assert 0 < report["stages"][0]["operations"]["create"]["ok"] < len(wanted)
