@@ -18,16 +18,17 @@ from typing import Any
 
 import pytest
 import yaml
-from aiohttp import web
 
 from lab.lxd.access import make_client_certificate, write_credentials
 from lab.lxd.cluster import LxdLab
-from lab.lxd.proxy import Cut, Fail, FailOperation, Forward, Garble, Hold, LxdProxy
+from lab.lxd.proxy import Cut, Fail, FailOperation, Garble, Hold, LxdProxy
 from tests.functional.lxd.lxd_runs import (
     EACH,
     GROUPS,
+    MEMBERS,
     OFTEN,
     PASS_BY_THEMSELVES,
+    Online,
     always_online,
     await_online,
     containers,
@@ -53,7 +54,7 @@ pytestmark = pytest.mark.lxd
 
 ALL = GROUPS * EACH
 CREATES, STARTS = r"^/1\.0/instances\?", r"^/1\.0/instances/.*/state"
-LISTS, MEMBERS = r"^/1\.0/instances\?.*recursion", r"^/1\.0/cluster/members\?"
+LISTS = r"^/1\.0/instances\?.*recursion"
 STEADILY = 20
 """Polls, one a second. LXD's heartbeats go round every 10 s, and the lab's members are offline after 11 s: the living
 ones, too, for seconds, when a round takes longer because of a dead one."""
@@ -63,18 +64,6 @@ EVICTED_WITHIN = "2m"
 """The hold in which a dead member is evicted. Polls are slow on a busy cluster without a member."""
 NONE_FAIL = [{"operation": "launch", "error_rate": 0}]
 IN_TURN = {"placement": "round-robin"}
-
-
-class Online:
-    """Shows all members online: one that is alive is offline for a moment when its heartbeat is late."""
-
-    async def __call__(self, proxy: LxdProxy, request: web.Request, forward: Forward) -> web.StreamResponse:
-        answer = await forward()
-        assert isinstance(answer, web.Response)
-        assert isinstance(answer.body, bytes)
-        listed: dict[str, list[dict[str, Any]]] = json.loads(answer.body)
-        shown = [member | {"status": "Online"} for member in listed["metadata"]]
-        return web.json_response(listed | {"metadata": shown})
 
 
 @pytest.fixture
