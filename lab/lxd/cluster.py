@@ -48,7 +48,9 @@ from lab.ports import free_ports
 from lab.program import serve, vanishing_directory
 from lab.tether import tethered
 from tippingpoint.monitoring.scrape.jobs import Found, Group, Job
+from tippingpoint.targets.lxd.errors import lxd_error
 from tippingpoint.targets.lxd.image import tiny_image
+from tippingpoint.workloads.spawn.target import PASSING
 
 OFFLINE_AFTER_S = 11
 """LXD's smallest cluster.offline_threshold: seconds without a heartbeat after which a member is offline."""
@@ -211,8 +213,18 @@ class LxdLab:
         return self._on(name, [self.programs.client, *arguments], content or "", CONF=conf)
 
     def query(self, path: str) -> Any:
-        """Return what a path of the API has, as a running member tells it, without the client's process."""
-        return ask(self.unix_socket(self._voice()), "GET", path, timeout=PATIENCE_S)
+        """Return what a path of the API has, as a running member tells it, without the client's process.
+
+        A member is asked again while its failure is a passing one, such as a database that has no leader now.
+        """
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return ask(self.unix_socket(self._voice()), "GET", path, timeout=PATIENCE_S)
+            except LabError as problem:
+                if lxd_error(str(problem), 0).kind not in PASSING or time.monotonic() > deadline:
+                    raise
+            time.sleep(_POLL_S)
 
     def token(self, name: str = "x", projects: Sequence[str] = ()) -> str:
         """Return a new trust token, which can add one client certificate, restricted to `projects` if given."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from aiohttp import web
+
 from lab.lxd.cluster import LxdLab
-from lab.lxd.proxy import LxdProxy
+from lab.lxd.proxy import Forward, LxdProxy
 from tests.functional.program import start, until
 from tests.functional.spawn_runs import ended, merged_plan, wait_for
 from tippingpoint.analysis.analyse import analyse
@@ -17,8 +20,11 @@ from tippingpoint.report import write_report
 from tippingpoint.rundir.results import load_run
 
 GROUPS, EACH = 2, 2
+MEMBERS = r"^/1\.0/cluster/members\?"
 eventually = partial(until, every=0.5)
 """Each look is a call of a cluster that has enough to do."""
+PASS_BY_THEMSELVES = {"locked", "quorum"}
+"""Why a sound cluster that is busy refuses changes: its database is locked, or has no leader for a moment."""
 POLL_EVERY_S = 0.3
 OFTEN = {"poll_every": f"{POLL_EVERY_S * 1000:.0f}ms"}
 """For runs whose polls are looked at."""
@@ -30,6 +36,8 @@ FEW: dict[str, Any] = {
         "concurrency": 4,
         "observe_every": "0s",
         "timeout": "60s",
+        # (more than a heartbeat takes that is late: meanwhile a living member is offline)
+        "offline_polls": 60,
     },
     "stages": [{"groups": GROUPS, "instances": EACH, "hold": "500ms"}],
     "workers": 2,
@@ -75,6 +83,30 @@ def counted(report: dict[str, Any], which: str) -> dict[tuple[str, str], int]:
         key = (entry["operation"], entry["kind"])
         found[key] = found.get(key, 0) + entry["count"]
     return found
+
+
+def always_online(report: dict[str, Any], *members: str) -> bool:
+    """Whether the run saw none of these members, or of all, offline, not even for a moment. Meanwhile things are put on
+    the others."""
+    return not any(
+        change["status"] == "offline"
+        for member in report["members"]
+        if not members or member["name"] in members
+        for change in member["changes"]
+    )
+
+
+class Online:
+    """Shows all members online: one that is alive is offline for a moment when its heartbeat is late."""
+
+    async def __call__(self, proxy: LxdProxy, request: web.Request, forward: Forward) -> web.StreamResponse:
+        answer = await forward()
+        assert isinstance(answer, web.Response)
+        if answer.status != HTTPStatus.OK or not isinstance(answer.body, bytes):
+            return answer
+        listed: dict[str, list[dict[str, Any]]] = json.loads(answer.body)
+        shown = [member | {"status": "Online"} for member in listed["metadata"]]
+        return web.json_response(listed | {"metadata": shown})
 
 
 # What is on a cluster

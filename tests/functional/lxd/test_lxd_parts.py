@@ -6,7 +6,8 @@ import asyncio
 from pathlib import Path
 
 from lab.lxd.cluster import LxdLab
-from tests.functional.lxd.lxd_runs import everything
+from lab.lxd.proxy import LxdProxy
+from tests.functional.lxd.lxd_runs import MEMBERS, Online, everything
 from tests.functional.program import WITHIN_S
 from tests.functional.spawn_runs import named
 from tests.functional.units.conftest import quick_leader  # noqa: F401, for this test too
@@ -19,10 +20,18 @@ from tippingpoint.rundir.results import load_run
 def test_a_fill_is_shared_and_shared_anew(lxd: LxdLab, tmp_path: Path) -> None:
     # given two units that fill a group each, and a third one that comes, so that each has a part of both groups
     before = everything(lxd)
+    with LxdProxy(lxd) as proxy:
+        # (one that was offline for a moment would be removed)
+        proxy.add("GET", MEMBERS, Online())
+        share(proxy, tmp_path)
+    assert everything(lxd) == before
+
+
+def share(proxy: LxdProxy, tmp_path: Path) -> None:
     plan = validate_plan(
         {
             "name": "fill",
-            "target": {"kind": "lxd", "credentials": str(lxd.credentials)},
+            "target": {"kind": "lxd", "credentials": str(proxy.credentials)},
             "workload": {"kind": "spawn", "concurrency": 6, "observe_every": 0},
             "stages": [
                 {"groups": 2, "instances": 2, "hold": "4s"},
@@ -60,4 +69,3 @@ def test_a_fill_is_shared_and_shared_anew(lxd: LxdLab, tmp_path: Path) -> None:
                 await clean_run(directory)
 
     play(scene, within=WITHIN_S)  # an LXD that is too busy removes nothing for minutes
-    assert everything(lxd) == before

@@ -19,7 +19,6 @@ from lab.lxd.cluster import LxdLab
 from lab.lxd.proxy import Fail, Hold, LxdProxy
 from tests.functional.lxd.lxd_runs import (
     EACH,
-    await_online,
     everything,
     only_a_stage,
     report_of,
@@ -399,15 +398,15 @@ def test_where_members_may_not_be_listed_those_are_known_that_have_our_container
     ]
 
 
+@pytest.mark.usefixtures("patient_room")
 def test_the_room_check_knows_what_it_may_see(
     lxd: LxdLab, projects: list[str], proxy: LxdProxy, tmp_path: Path
 ) -> None:
     entry = entry_of(lxd.restricted(*projects), tmp_path, projects)
-    await_online(lxd)
     with pytest.raises(
         UserError, match=r"^instances: 5000 more containers: expected at most 3.* bridge ports"
     ):
-        uvloop.run(check_room(entry, 5000, 1, None))
+        uvloop.run(check_room(entry, 5000, 1, 3))
     with pytest.raises(UserError, match=r"^members: 4: expected at most 3"):
         uvloop.run(check_room(entry, 1, 1, 4))
     uvloop.run(check_room(entry, 60, 1, 3))

@@ -19,8 +19,13 @@ from tests.functional.lxd.lxd_runs import (
     EACH,
     GROUPS,
     OFTEN,
+    PASS_BY_THEMSELVES,
     POLL_EVERY_S,
+    always_online,
+    await_online,
     containers,
+    counted,
+    eventually,
     everything,
     goal,
     only_a_stage,
@@ -38,8 +43,8 @@ from tippingpoint.rundir.results import load_run
 from tippingpoint.targets.lxd.plan import OBSERVATIONS
 
 ALL = GROUPS * EACH
-LOOKED_AT = "20s"
-"""How long is held what is looked at meanwhile: some calls of the lxc client."""
+UNTIL_ENDED = "20m"
+"""How long is held what is looked at meanwhile, and what the test ends."""
 
 
 def token_file(lab: LxdLab, directory: Path) -> Path:
@@ -52,6 +57,7 @@ def token_file(lab: LxdLab, directory: Path) -> Path:
 def test_a_run_fills_observes_reports_and_leaves_nothing(lxd: LxdLab, tmp_path: Path) -> None:
     # given a cluster of three, and a plan that fills it, reaches and probes what it made, and then has less
     before = everything(lxd)
+    await_online(lxd)
     groups = 3
     made = groups * EACH
     plan = spawn_plan(
@@ -70,19 +76,22 @@ def test_a_run_fills_observes_reports_and_leaves_nothing(lxd: LxdLab, tmp_path: 
     fill, less = report["stages"]
     assert report["verdict"]["outcome"] == "met"
     assert (fill["held"], less["kind"]) == (made, "destroy")
+    retries = counted(report, "retries")
+    assert {kind for _, kind in retries} <= PASS_BY_THEMSELVES
     for operation in ("create", "start", "reachable", "probe", "launch"):
-        assert fill["operations"][operation]["ok"] == fill["operations"][operation]["attempts"] == made
+        again = sum(count for (of, _), count in retries.items() if of == operation)
+        assert fill["operations"][operation]["ok"] == made
+        assert fill["operations"][operation]["attempts"] == made + again
     assert less["operations"]["delete"]["ok"] == made - groups
     assert {row["operation"] for row in report["timings"]["rows"]} == set(OBSERVATIONS)
     # and the report says where it was made, and how fast
-    assert [(member["name"], member["at_end"][0]) for member in report["members"]] == [
-        ("m1", 2),
-        ("m2", 2),
-        ("m3", 2),
-    ]
+    placed = {member["name"]: member["at_end"][0] for member in report["members"]}
+    assert (placed.keys(), sum(placed.values())) == ({"m1", "m2", "m3"}, made)
+    # (a living member is offline for a moment when its heartbeat is late)
+    assert placed == {"m1": 2, "m2": 2, "m3": 2} or retries or not always_online(report)
     assert [member["name"] for member in report["members"] if member["led"]] == [lxd.leader()]
     assert report["fill"][0]["made"] == made
-    assert (report["retries"], report["gave_up"], report["repaired"]) == ([], [], 0)
+    assert (report["gave_up"], report["repaired"]) == ([], 0)
     # and nothing is left of it
     image = 1
     (cleaned,) = named(only_run(tmp_path / "runs").directory, "cleaned")
@@ -136,21 +145,24 @@ def test_a_run_with_a_token_is_let_in_beside_another_and_both_leave_nothing(
         other = wait_for_hold(outs[0], theirs, workers=1)
         beside = everything(lxd)
         # when one that has a trust token is run beside it, and cleaned once more
-        plan = spawn_plan(tmp_path, stages=only_a_stage(2, LOOKED_AT, groups=2))
+        plan = spawn_plan(tmp_path, stages=only_a_stage(2, UNTIL_ENDED, groups=2))
         token = token_file(lxd, tmp_path)
         process = start("run", plan, "--set", f"target.token={token}", "--out", outs[1])
         with going(process):
             ours = wait_for_hold(outs[1], process)
             during = everything(lxd)
             files = {path: path.read_bytes() for path in ours.rglob("*") if path.is_file()}
+            process.send_signal(signal.SIGINT)
             done = ended(process)
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.returncode == 4, done.stdout + done.stderr
+        assert load_run(ours).manifest.status == "interrupted"
         # then it was trusted meanwhile, and is no more; what the other has made is as it was
         assert len(during["trust"]) == len(before["trust"]) + 1
         assert everything(lxd) == beside
         assert run("clean", ours).stdout == "removed 0\n"
         assert everything(lxd) == beside
-        assert running(lxd, prefix_of(other)) == goal(prefix_of(other), 1, 2)
+        theirs_is = prefix_of(other)
+        eventually(lambda: running(lxd, theirs_is) == goal(theirs_is, 1, 2), "the other's are as they were")
         # and its key was in a file for its owner only, and neither key nor token anywhere else
         keys = [path for path, content in files.items() if b"PRIVATE KEY" in content]
         assert [path.name for path in keys] == ["client.key"]
@@ -183,7 +195,7 @@ class TestKilledInMidSpawn:
         hold = Hold()  # two of four are made, and how the others end is not heard
         proxy.add("GET", r"^/1\.0/operations/.*/wait", hold, skip=2)
         out = tmp_path / "runs"
-        plan = spawn_plan(tmp_path, stages=only_a_stage(EACH, LOOKED_AT, self.groups))
+        plan = spawn_plan(tmp_path, stages=only_a_stage(EACH, UNTIL_ENDED, self.groups))
         process = start_at(proxy, "run", plan, "--out", out)
         with going(process):
             until(hold.met.is_set, "two containers were made")
@@ -207,9 +219,11 @@ class TestKilledInMidSpawn:
                 # then what was made is used, under the names it has, and the rest is made
                 wanted = goal(prefix_of(cut), self.groups)
                 assert containers(lxd).keys() == wanted
-                assert running(lxd) == wanted
+                eventually(lambda: running(lxd) == wanted, "all of it runs")
+                process.send_signal(signal.SIGINT)
                 done = ended(process)
-            assert done.returncode == 0, done.stdout + done.stderr
+            assert done.returncode == 4, done.stdout + done.stderr
+            assert load_run(directory).manifest.status == "interrupted"
             report = report_of(directory)
             assert report["stages"][0]["held"] == len(wanted)
             assert 0 < report["stages"][0]["operations"]["create"]["ok"] < len(wanted)

@@ -32,6 +32,9 @@ AT_ONCE = 8
 """Concurrent removals. On a cluster of 3 on 2 cores, 30 took 14 s one by one, and 4 to 6 s with 4, 8 or 16."""
 STUCK_AFTER = 120.0
 """Seconds without progress after which a removal ends. LXD reports an offline member within 41 s."""
+OFFLINE_LOOKS = 30
+"""Looks, a second apart, at an offline member before what is on it is left: three of LXD's heartbeats. A living member
+whose heartbeat is late is offline for a moment. (These are no seconds: after a standstill all heartbeats are late.)"""
 
 _PAUSE = 1.0
 
@@ -42,8 +45,8 @@ async def remove(entry: LxdEntry, progress: OnProgress = untold) -> int:
     The run's things have both its prefix in their name and its mark. Things that LXD was still creating when the run
     ended are awaited. Projects that the plan named stay, with all things of others.
 
-    TargetError names what could not be removed: instances on an offline member, or a project with things of others
-    in it. Everything else is gone then, but the client certificate is still trusted. A certificate that is
+    TargetError names what could not be removed: instances on a member that stays offline, or a project with things
+    of others in it. Everything else is gone then, but the client certificate is still trusted. A certificate that is
     restricted to projects stays trusted in any case, and its key is removed.
     """
     if entry.identity is not None and not was_redeemed(entry.identity):
@@ -127,6 +130,8 @@ class _Removal:
             if self.removed > before:
                 moved = loop.time()
             elif not waited_for:
+                if away and loop.time() - moved <= STUCK_AFTER and await self._is_back({*away}):
+                    continue
                 return (
                     [
                         f"{member} is offline with {count} of this run's containers"
@@ -240,6 +245,14 @@ class _Removal:
             return set()
         self._client.add_addresses(member["url"] for member in listed)
         return {member["server_name"] for member in listed if member["status"].lower() == "offline"}
+
+    async def _is_back(self, members: set[str]) -> bool:
+        """Wait a while for one of these offline members to be online, or no longer in the cluster."""
+        for _ in range(OFFLINE_LOOKS):
+            await asyncio.sleep(_PAUSE)
+            if not members <= await self._offline():
+                return True
+        return False
 
     async def _remove_instances(self, projects: list[_Project], offline: set[str]) -> None:
         """Try once to remove each instance that is not on an offline member; busy ones are tried again next time."""

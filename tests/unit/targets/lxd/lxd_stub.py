@@ -1,4 +1,5 @@
-"""An LXD in memory, on a unix socket: projects, the instances and images in them, and what was deleted."""
+"""An LXD in memory, on a unix socket: projects, the instances and images in them, and what was deleted. With members it
+is a cluster."""
 
 from __future__ import annotations
 
@@ -17,6 +18,9 @@ class LxdStub:
         self.projects: dict[str, dict[str, str]] = {}
         self.instances: dict[tuple[str, str], dict[str, str]] = {}
         self.images: dict[str, str] = {}
+        self.members: dict[str, list[str]] = {}
+        """The status of each member in the lists to come, one after the other; the last one stays."""
+        self.locations: dict[tuple[str, str], str] = {}
 
     def everything(self) -> set[Any]:
         """All that is there, by its names."""
@@ -27,8 +31,14 @@ class LxdStub:
         project = request.query.get("project", "default")
         match request.method, request.path.strip("/").split("/")[1:]:
             case "GET", []:
+                environment = {"server_clustered": bool(self.members)}
+                return _sync({"auth": "trusted", "environment": environment, "api_extensions": []})
+            case "GET", ["cluster", "members"]:
                 return _sync(
-                    {"auth": "trusted", "environment": {"server_clustered": False}, "api_extensions": []}
+                    [
+                        {"server_name": name, "status": _next(statuses), "url": f"https://{name}:8443"}
+                        for name, statuses in self.members.items()
+                    ]
                 )
             case "GET", ["projects"]:
                 return _sync([{"name": name, "config": config} for name, config in self.projects.items()])
@@ -41,7 +51,12 @@ class LxdStub:
             case "GET", ["instances"]:
                 return _sync(
                     [
-                        {"name": name, "config": config, "location": "none", "status": "Stopped"}
+                        {
+                            "name": name,
+                            "config": config,
+                            "location": self.locations.get((of, name), "none"),
+                            "status": "Stopped",
+                        }
                         for (of, name), config in self.instances.items()
                         if of == project
                     ]
@@ -62,6 +77,10 @@ class LxdStub:
                 return web.json_response(
                     {"type": "error", "error": "not found", "error_code": 404}, status=404
                 )
+
+
+def _next(statuses: list[str]) -> str:
+    return statuses.pop(0) if len(statuses) > 1 else statuses[0]
 
 
 def _sync(metadata: Any) -> web.Response:
