@@ -284,7 +284,7 @@ class PacemakerLab:
         """The pid of each node's first process, of those that are alive."""
         return {
             name: first
-            for name, node in self._nodes.items()
+            for name, node in list(self._nodes.items())  # they change while a cluster begins anew
             if node.process.poll() is None and (first := self._first_process(node)) is not None
         }
 
@@ -474,7 +474,7 @@ class PacemakerLab:
             self.fencing_works
             and not self.unfenceable
             and set(self.pids) == {*self.names, *self._remotes}
-            and not any(node.frozen or node.cut or node.slow for node in self._nodes.values())
+            and not any(node.frozen or node.cut or node.slow for node in list(self._nodes.values()))
             and all(self.daemon(name, daemon) is not None for name in self.names for daemon in DAEMONS)
             and self._all_joined()
         )
@@ -746,8 +746,11 @@ class PacemakerLab:
         first = self._first_process(node)
         if first is None:
             return []
-        own = os.readlink(f"/proc/{first}/ns/pid")
         found: list[int] = []
+        try:
+            own = os.readlink(f"/proc/{first}/ns/pid")
+        except OSError:  # it has been fenced meanwhile
+            return found
         for path in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
                 if path.name.isdigit() and os.readlink(path / "ns" / "pid") == own:
