@@ -193,6 +193,35 @@ class TestFaults:
         until(lambda: "node3" in lab.fenced[len(before) :])
         until(lab.is_whole)
 
+    @pytest.mark.parametrize("how", ["fenced", "started"])
+    def test_a_node_that_gives_up_before_it_is_a_member_again_is_booted_again(
+        self, pacemaker_to_break: PacemakerLab, how: str
+    ) -> None:
+        lab = pacemaker_to_break
+        first = lab.pids["node3"]
+
+        def the_next() -> int | None:
+            pid = lab.pids.get("node3")
+            return None if pid == first else pid
+
+        def end_the_next() -> None:
+            pid = until(the_next, "a node that boots")
+            assert pid is not None
+            with contextlib.suppress(ProcessLookupError):  # it may have been fenced by now
+                os.kill(pid, signal.SIGKILL)
+
+        with ThreadPoolExecutor(1) as beside:
+            ended = beside.submit(end_the_next)
+            if how == "fenced":
+                _act(lab, "stop", "node3")
+            else:
+                lab.fencing_works = False  # else the cluster boots it
+                lab.kill("node3")
+                lab.start("node3")
+                lab.fencing_works = True
+            ended.result()
+        until(lab.is_whole)
+
     def test_a_node_whose_fencing_fails_stays_unclean_until_it_works(
         self, pacemaker_to_break: PacemakerLab
     ) -> None:
