@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 from collections.abc import Callable
@@ -24,9 +23,9 @@ from tests.functional.program import (
     start,
     until,
     wait_for_hold,
-    workers_of,
     write_plan,
 )
+from tests.functional.spawn_runs import crash
 from tests.functional.standstills import await_ticks
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.rundir.results import RunData
@@ -137,9 +136,7 @@ def test_after_a_crash_clean_removes_what_was_made(pacemaker: PacemakerLab, tmp_
     before = configured(pacemaker)
     process = start("run", plan_of(tmp_path, stages=LONG), *settings(pacemaker), "--out", tmp_path / "runs")
     directory = wait_for_hold(tmp_path / "runs")
-    for pid in [process.pid, *workers_of(process.pid)]:
-        signal.pidfd_send_signal(os.pidfd_open(pid), signal.SIGKILL)
-    process.communicate(timeout=WITHIN_S)
+    crash(process)
     assert pacemaker.cib().count("<ticket_state ") == 20
     # when it is cleaned, twice
     for removed in ("20", "0"):
