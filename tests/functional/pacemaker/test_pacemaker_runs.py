@@ -69,9 +69,9 @@ def ended(process: Any, how: signal.Signals = signal.SIGINT) -> tuple[str, str]:
 def test_a_run_claims_extends_reads_back_and_leaves_the_cib_as_it_was(
     pacemaker: PacemakerLab, tmp_path: Path, store: str
 ) -> None:
-    # given a quick plan of 20 leases of 2 units
+    # given a quick plan of 20 leases of 2 units, held for longer than a machine stands still
     before = configured(pacemaker)
-    plan = plan_of(tmp_path)
+    plan = plan_of(tmp_path, stages=[{"leases": 20, "over": "200ms", "hold": "15s"}])
     # when it is run
     done = run(
         "run", plan, *settings(pacemaker), "--set", f"target.store={store}", "--out", tmp_path / "runs"
