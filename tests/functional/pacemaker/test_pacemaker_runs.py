@@ -195,7 +195,7 @@ def test_a_killed_dc_is_a_silence_of_known_length_and_no_cliff(
     plan = plan_of(
         tmp_path,
         # (spread, so that a write is due at any moment)
-        stages=[{"leases": 20, "over": "1s", "hold": "12s"}],
+        stages=[{"leases": 20, "over": "1s", "hold": "40s"}],
         faults=faults,
         workers=1,
     )
