@@ -81,7 +81,13 @@ def test_servers_of_a_compute_that_is_killed_are_seen_to(cloud: OpenstackLab, tm
     before = cloud.counts()
     plan = plan_of(
         tmp_path,
-        workload={"concurrency": 6, "offline_polls": _AWAY_POLLS},
+        # What the killed compute had been told is waited for until the time-out is over, as above.
+        workload={
+            "concurrency": 6,
+            "offline_polls": _AWAY_POLLS,
+            "timeout": "120s",
+            "retries": {"timeout": 20},
+        },
         stages=[{"instances": _SERVERS, "hold": "2s"}],
         faults=[{"do": "kill", "member": "compute-1", "at": "4s", "undo_after": "30s"}],
     )
