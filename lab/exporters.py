@@ -95,7 +95,7 @@ class Exporters:
         for process in running:
             process.kill()
         for process in running:
-            process.wait(10)
+            process.wait(PATIENCE_S)
 
     def node(
         self, address: str, collectors: Sequence[str] = (*MACHINE, *NETWORK), of: int | None = None

@@ -70,8 +70,10 @@ _FIRST_REMOTE = MOST_NODES + 1
 _KEYS = {"PCMK_ca_file": "ca.pem", "PCMK_cert_file": "server.pem", "PCMK_key_file": "server-key.pem"}
 _POLL_S = 0.1
 _BOOTS = 2
-"""How often a node that gave up while the cluster first came up is booted again."""
+"""How often a node that gave up before it was a member is booted again while it is waited for."""
 _HEARD_WITHIN_S = 60.0
+_LOOKS_EVERY_S = 1.0
+"""A look at whether a node that boots in mid-run is a member takes CPU time of what is measured."""
 _FIGURES = Path(__file__).resolve().parents[2] / "docs" / "reference" / "pacemaker-figures.sh"
 _TABLE = "tippingpoint"
 LOG = "pacemaker.log"
@@ -93,6 +95,8 @@ class _Node:
     frozen: bool = False
     cut: bool = False
     slow: bool = False
+    off: bool = False
+    """Whether it was told to end; otherwise it gave up when it ends."""
 
 
 class PacemakerLab:
@@ -162,7 +166,7 @@ class PacemakerLab:
             cleanup.enter_context(FenceServer(self.directory / "fence" / "socket", self._answer_fence))
             for name in [*self.names, *self._remotes]:
                 self._boot(name)
-            self.await_whole(boots=_BOOTS)
+            self.await_whole()
             self._await_remotes()
             cleanup.enter_context(self.loads)
             cleanup.enter_context(ControlServer(self, self.socket))
@@ -284,7 +288,7 @@ class PacemakerLab:
         """The pid of each node's first process, of those that are alive."""
         return {
             name: first
-            for name, node in self._nodes.items()
+            for name, node in list(self._nodes.items())  # they change while a cluster begins anew
             if node.process.poll() is None and (first := self._first_process(node)) is not None
         }
 
@@ -339,14 +343,14 @@ class PacemakerLab:
     def shut_down(self, name: str) -> None:
         """Stop a node in order, as an administrator would: its resources move first."""
         node = self._node(name)
-        first = self._first_process(node)
-        if first is not None:
-            os.kill(first, signal.SIGTERM)
+        self.ask_to_shut_down(name)
         node.process.wait(PATIENCE_S)
 
     def ask_to_shut_down(self, name: str) -> None:
         """Begin what `shut_down` does; the node is off once its process has ended."""
-        if (first := self._first_process(self._node(name))) is not None:
+        node = self._node(name)
+        node.off = True
+        if (first := self._first_process(node)) is not None:
             os.kill(first, signal.SIGTERM)
 
     def boot(self, name: str) -> None:
@@ -474,7 +478,7 @@ class PacemakerLab:
             self.fencing_works
             and not self.unfenceable
             and set(self.pids) == {*self.names, *self._remotes}
-            and not any(node.frozen or node.cut or node.slow for node in self._nodes.values())
+            and not any(node.frozen or node.cut or node.slow for node in list(self._nodes.values()))
             and all(self.daemon(name, daemon) is not None for name in self.names for daemon in DAEMONS)
             and self._all_joined()
         )
@@ -487,15 +491,15 @@ class PacemakerLab:
             )
         return False
 
-    def await_whole(self, boots: int = 0) -> None:
-        """Wait until all nodes that run are members of one partition with a DC.
+    def await_whole(self) -> None:
+        """Wait until all nodes that were not told to end, or are about to boot, are members of one partition with a DC.
 
-        A node that ends by itself meanwhile is booted again, as often as `boots` says: where the daemons have to wait
-        for CPU time, a node may give up before it has joined, and systemd would start it again.
+        A node that has ended by itself is booted again, a few times: where the daemons have to wait for CPU time, one
+        may give up before it has joined, and systemd would start it again.
         """
         for name in self.names:
-            if name in self._nodes and (boots or self._nodes[name].process.poll() is None):
-                self._await_member(name, boots)
+            if name in self._nodes and (name in self._booting or not self._nodes[name].off):
+                self._await_member(name)
 
     def _await_remotes(self) -> None:
         """Wait until every remote node listens."""
@@ -625,12 +629,14 @@ class PacemakerLab:
 
         return self._starter.submit(start).result()
 
-    def _await_member(self, name: str, boots: int = 0) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
+    def _await_member(self, name: str, looks_every: float = _POLL_S) -> None:
+        boots, deadline = _BOOTS, time.monotonic() + PATIENCE_S
+        while not self._closed.is_set():
             with self._acting:  # a node that is fenced meanwhile has booted again
-                ended = self._nodes[name].process.poll() is not None and name not in self._booting
-                if ended and boots:
+                if (node := self._nodes.get(name)) is None:
+                    raise LabError(f"{name}: is dead", "a node of the cluster there is")
+                ended = node.process.poll() is not None and name not in self._booting
+                if ended and boots and not node.off and not self._closed.is_set():
                     boots, ended = boots - 1, False
                     self._boot(name)
             if ended:
@@ -643,7 +649,7 @@ class PacemakerLab:
                     return
             if time.monotonic() > deadline:
                 raise LabError(f"{name}: no member in {PATIENCE_S:g}s: {self._last_words(name)}", "a member")
-            time.sleep(_POLL_S)
+            self._closed.wait(looks_every)
 
     def _no_quorum(self) -> bool:
         return len(set(self.pids) & set(self.names)) * 2 <= len(self.names) and len(self.names) > 2
@@ -662,7 +668,8 @@ class PacemakerLab:
 
     def _boot_again(self, name: str, logs: Mapping[Path, int]) -> None:
         """Boot a node that is being fenced once another node has heard that it was. A node that hears of its own
-        fencing shuts down for good, and a machine takes longer to boot than this word takes."""
+        fencing shuts down for good, and a machine takes longer to boot than this word takes. Then see that it
+        joins: the cluster does not fence a node again that gives up before."""
         word = re.compile(rf"Operation '?\w+'? targeting {name} .*: OK")
         deadline = time.monotonic() + _HEARD_WITHIN_S
         while not any(word.search(_text_after(log, size)) for log, size in logs.items()):
@@ -672,6 +679,8 @@ class PacemakerLab:
             if name in self._booting and name not in self.pids and not self._closed.is_set():
                 self._boot(name)
             self._booting.discard(name)
+        with contextlib.suppress(LabError):
+            self._await_member(name, _LOOKS_EVERY_S)
 
     def _logs(self) -> dict[Path, int]:
         """The logs of Pacemaker on the nodes that run, and the size of each."""
@@ -680,6 +689,7 @@ class PacemakerLab:
 
     def _end(self, node: _Node) -> None:
         """Kill it, and wait until it and its plug are gone."""
+        node.off = True
         if node.slow:
             limit_writes(node.groups, self.directory, 0)  # who waits for a disk cannot die
         self._kill(node)
@@ -746,8 +756,11 @@ class PacemakerLab:
         first = self._first_process(node)
         if first is None:
             return []
-        own = os.readlink(f"/proc/{first}/ns/pid")
         found: list[int] = []
+        try:
+            own = os.readlink(f"/proc/{first}/ns/pid")
+        except OSError:  # it has been fenced meanwhile
+            return found
         for path in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
                 if path.name.isdigit() and os.readlink(path / "ns" / "pid") == own:

@@ -48,8 +48,12 @@ nodelist {{
 
 
 def first_cib(properties: Mapping[str, str], resources: str) -> str:
-    """The CIB that nodes start with. `dc-deadtime` of 2 s elects the first DC at once."""
-    options = {"dc-deadtime": "2s", **properties}
+    """The CIB that nodes start with.
+
+    `dc-deadtime` of 2 s elects the first DC at once. `stonith-max-attempts`: after ten failures in a row, which take
+    seconds, Pacemaker would not try again for a quarter of an hour, although fencing works again by then.
+    """
+    options = {"dc-deadtime": "2s", "stonith-max-attempts": "INFINITY", **properties}
     pairs = "".join(
         f"<nvpair id={quoteattr(f'lab-{name}')} name={quoteattr(name)} value={quoteattr(value)}/>"
         for name, value in options.items()

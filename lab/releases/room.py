@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lab.control import LabError
@@ -137,4 +137,10 @@ def _opened(directory: Path) -> Generator[int]:
 
 def _size(directory: Path) -> int:
     """The bytes that a directory takes on the disk (a block of stat is 512 bytes)."""
-    return sum(path.lstat().st_blocks * 512 for path in directory.rglob("*"))
+    total = 0
+    # (os.walk bears directories that another process removes or renames meanwhile)
+    for parent, directories, files in os.walk(directory):
+        for name in (*directories, *files):
+            with suppress(FileNotFoundError):
+                total += os.lstat(os.path.join(parent, name)).st_blocks * 512
+    return total

@@ -21,7 +21,7 @@ FEW: dict[str, Any] = {
         "until": "started",
         "concurrency": 4,
         "observe_every": "0s",
-        "timeout": "120s",
+        "timeout": "10m",
     },
     "stages": [{"instances": 6, "hold": "1s"}],
 }

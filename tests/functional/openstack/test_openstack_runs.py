@@ -138,7 +138,7 @@ def test_what_does_not_fit_the_quota_is_refused_in_one_line(openstack: Openstack
             "--force skips this check"
         )
         # One after the other: of those that it takes on together, nova throws out more than are too many.
-        forced = plan_of(tmp_path, workload={"timeout": "60s", "concurrency": 1})
+        forced = plan_of(tmp_path, workload={"concurrency": 1})
         done = run_at(openstack, forced, tmp_path / "forced", "--force", cloud="tippingpoint")
         result = run_in(tmp_path / "forced")
         assert counts(result)["boot_server.ok"] == 3

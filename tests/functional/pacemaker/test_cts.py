@@ -168,8 +168,17 @@ async def test_what_tests_change_is_put_back_by_clean_after_any_end(
         await things.set_property(watch.call, "maintenance-mode", "true")
     finally:
         await watch.close()
-    during = read_status(pacemaker.cib().encode())
-    assert (during.properties["stonith-enabled"], during.nodes["node2"].standby) == ("false", True)
+
+    def changed() -> bool:  # node1 is asked, and another may have answered: it has the change a moment later
+        during = read_status(pacemaker.cib().encode())
+        mode = during.properties.get("maintenance-mode")
+        return (mode, during.properties["stonith-enabled"], during.nodes["node2"].standby) == (
+            "true",
+            "false",
+            True,
+        )
+
+    until(changed, "what the run changed, at node1")
     # When the run is cleaned
     removed = await remove(reached, "tp12345678")
     # Then the cluster's own value is back, and nothing of the run's is left; each thing was counted once

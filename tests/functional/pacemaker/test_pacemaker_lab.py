@@ -44,7 +44,7 @@ _LOGINS = 10
 
 
 def test_all_nodes_are_members_and_one_is_the_dc(pacemaker: PacemakerLab) -> None:
-    assert pacemaker.is_whole()
+    until(pacemaker.is_whole)
     assert sorted(pacemaker.online()) == pacemaker.names
     assert [member["name"] for member in pacemaker.members() if member["leader"]] == [pacemaker.leader()]
     assert all(member["running"] for member in pacemaker.members())
@@ -57,15 +57,14 @@ def test_a_node_that_gives_up_while_the_cluster_comes_up_is_booted_again(
     before = set(pids_of("tippingpoint-lab-"))
 
     def end_the_third() -> None:
-        until(lambda: _third(before))
-        os.kill(_third(before)[-1], signal.SIGKILL)
+        os.kill(until(lambda: _third(before))[-1], signal.SIGKILL)
 
     with ThreadPoolExecutor(1) as beside:
         ended = beside.submit(end_the_third)
         lab = new_pacemaker(3)
         ended.result()
-    # then it is booted again, and the cluster is whole
-    assert lab.is_whole()
+    # then it is booted again, and the cluster is whole (it may have had a node fenced meanwhile)
+    until(lab.is_whole)
 
 
 def _third(before: Collection[int]) -> list[int]:
@@ -193,6 +192,35 @@ class TestFaults:
         until(lambda: "node3" in lab.fenced[len(before) :])
         until(lab.is_whole)
 
+    @pytest.mark.parametrize("how", ["fenced", "started"])
+    def test_a_node_that_gives_up_before_it_is_a_member_again_is_booted_again(
+        self, pacemaker_to_break: PacemakerLab, how: str
+    ) -> None:
+        lab = pacemaker_to_break
+        first = lab.pids["node3"]
+
+        def the_next() -> int | None:
+            pid = lab.pids.get("node3")
+            return None if pid == first else pid
+
+        def end_the_next() -> None:
+            pid = until(the_next, "a node that boots")
+            assert pid is not None
+            with contextlib.suppress(ProcessLookupError):  # it may have been fenced by now
+                os.kill(pid, signal.SIGKILL)
+
+        with ThreadPoolExecutor(1) as beside:
+            ended = beside.submit(end_the_next)
+            if how == "fenced":
+                _act(lab, "stop", "node3")
+            else:
+                lab.fencing_works = False  # else the cluster boots it
+                lab.kill("node3")
+                lab.start("node3")
+                lab.fencing_works = True
+            ended.result()
+        until(lab.is_whole)
+
     def test_a_node_whose_fencing_fails_stays_unclean_until_it_works(
         self, pacemaker_to_break: PacemakerLab
     ) -> None:
@@ -221,7 +249,7 @@ class TestFaults:
             pass
         _act(lab, "heal", "node3")
         _act(lab, "mend-fencing", "node3")
-        until(lab.is_whole)
+        until(lambda: lab.is_whole() or _is_pending_for_good(lab, "node3"))
 
     # `based` comes last. The fencer ends with it, and 2.1.5 does not always start that again: a cluster that is not
     # whole after this test is replaced.
@@ -245,7 +273,7 @@ class TestFaults:
         assert _disk_limit(lab, "node2") == ""
         _act(lab, "free-disk", "node1")
         assert _disk_limit(lab, "node1") == ""
-        assert lab.is_whole()
+        until(lab.is_whole)
 
     def test_a_node_writes_what_is_changed_while_clients_log_in(
         self, pacemaker_to_break: PacemakerLab
@@ -357,6 +385,21 @@ def _program(*options: str) -> Iterator[tuple[subprocess.Popen[bytes], dict[str,
         for stream in (lab.stdin, lab.stdout):
             assert stream is not None
             stream.close()
+
+
+def _is_pending_for_good(lab: PacemakerLab, name: str) -> bool:
+    """Whether a node has joined again after partitions merged, and the cluster takes it for pending all the same, which
+    is a fault of Pacemaker's own (docs/how-to/pacemaker.md): the DC has nothing more to do."""
+    with contextlib.suppress(LabError):  # a node may be fenced meanwhile
+        node = lab.status("node1").nodes[name]
+        said = [lab.run_on(each, "crmadmin", "--status", each) for each in lab.names]
+        return (
+            node.online
+            and node.pending
+            and lab.status(name).quorum
+            and any("S_IDLE" in each for each in said)
+        )
+    return False
 
 
 def _act(lab: PacemakerLab, do: Any, member: str) -> None:

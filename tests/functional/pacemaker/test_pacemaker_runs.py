@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from lab.control import LabError
 from lab.pacemaker.cluster import PacemakerLab
 from tests.functional.program import (
     WITHIN_S,
@@ -22,9 +23,9 @@ from tests.functional.program import (
     start,
     until,
     wait_for_hold,
-    workers_of,
     write_plan,
 )
+from tests.functional.spawn_runs import crash
 from tests.functional.standstills import await_ticks
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.rundir.results import RunData
@@ -68,9 +69,9 @@ def ended(process: Any, how: signal.Signals = signal.SIGINT) -> tuple[str, str]:
 def test_a_run_claims_extends_reads_back_and_leaves_the_cib_as_it_was(
     pacemaker: PacemakerLab, tmp_path: Path, store: str
 ) -> None:
-    # given a quick plan of 20 leases of 2 units
+    # given a quick plan of 20 leases of 2 units, held for longer than a machine stands still
     before = configured(pacemaker)
-    plan = plan_of(tmp_path)
+    plan = plan_of(tmp_path, stages=[{"leases": 20, "over": "200ms", "hold": "15s"}])
     # when it is run
     done = run(
         "run", plan, *settings(pacemaker), "--set", f"target.store={store}", "--out", tmp_path / "runs"
@@ -135,9 +136,7 @@ def test_after_a_crash_clean_removes_what_was_made(pacemaker: PacemakerLab, tmp_
     before = configured(pacemaker)
     process = start("run", plan_of(tmp_path, stages=LONG), *settings(pacemaker), "--out", tmp_path / "runs")
     directory = wait_for_hold(tmp_path / "runs")
-    for pid in [process.pid, *workers_of(process.pid)]:
-        signal.pidfd_send_signal(os.pidfd_open(pid), signal.SIGKILL)
-    process.communicate(timeout=WITHIN_S)
+    crash(process)
     assert pacemaker.cib().count("<ticket_state ") == 20
     # when it is cleaned, twice
     for removed in ("20", "0"):
@@ -196,7 +195,7 @@ def test_a_killed_dc_is_a_silence_of_known_length_and_no_cliff(
     plan = plan_of(
         tmp_path,
         # (spread, so that a write is due at any moment)
-        stages=[{"leases": 20, "over": "1s", "hold": "12s"}],
+        stages=[{"leases": 20, "over": "1s", "hold": "40s"}],
         faults=faults,
         workers=1,
     )
@@ -250,11 +249,14 @@ def test_a_cluster_that_restarts_loses_its_tickets_and_gets_them_again(
     process = start("run", plan_of(tmp_path, stages=LONG), *settings(lab), "--out", tmp_path / "runs")
     directory = wait_for_hold(tmp_path / "runs")
     await_ticks(directory, 2)
-    # when all nodes lose their power, and boot
+    # when all nodes lose their power, and boot (none that is lost is fenced, and back, before the others are lost)
+    lab.fencing_works = False
     for name in lab.names:
         lab.kill(name)
+    lab.fencing_works = True
     for name in lab.names:
-        lab.boot(name)
+        with suppress(LabError):  # two that are up may have had it fenced by now, and it is on
+            lab.boot(name)
     lab.await_whole()
     # then the status section is gone with all tickets, which is a loss of each, and they are made again
     until(lambda: lab.cib().count("<ticket_state ") == 20, "all tickets")
@@ -282,7 +284,9 @@ def test_what_a_minority_acknowledges_is_a_failure_or_a_loss(
     until(lambda: was_told(directory, "quorum", alone), "quorum lost")
     await_ticks(directory, 3)
     lab.heal()
-    lab.await_whole()
+    # (the others may take the node for pending for good: docs/how-to/pacemaker.md)
+    until(lambda: lab.status("node3").quorum, "quorum again")
+    await_ticks(directory, 6)
     printed = ended(process)
     assert no_traceback(*printed)
     # then what it acknowledged meanwhile is not taken for done

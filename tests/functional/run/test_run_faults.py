@@ -32,7 +32,7 @@ from tests.functional.program import (
     workers_of,
     write_plan,
 )
-from tests.functional.spawn_runs import ended, going, named, wait_for
+from tests.functional.spawn_runs import crash, ended, going, named, wait_for
 from tests.functional.standstills import await_ticks, held_now
 from tests.unit.report.one_maximum import assert_one_maximum
 from tests.unit.run.two_members import TwoMembers
@@ -315,9 +315,7 @@ def test_after_a_crash_clean_removes_exactly_what_was_made(etcd: EtcdLab, tmp_pa
         "run", write_plan(tmp_path, stages=LONG, workload=slow), *settings(etcd), "--out", tmp_path / "runs"
     )
     directory = wait_for_hold(tmp_path / "runs")
-    for pid in [process.pid, *workers_of(process.pid)]:
-        os.kill(pid, signal.SIGKILL)
-    process.communicate(timeout=WITHIN_S)
+    crash(process)
     assert len(leases(etcd.endpoints[0])) >= 20
     # when it is cleaned
     done = run("clean", directory)

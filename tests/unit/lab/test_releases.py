@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -133,6 +135,31 @@ def test_what_fits_into_the_cache_removes_nothing(tmp_path: Path, monkeypatch: p
     make_room("release: etcd 3.6", tmp_path, 250 * KB, told.append)
     assert len(names(tmp_path)) == 3
     assert told == []
+
+
+def test_what_another_process_renames_meanwhile_is_borne(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a release in which another lab makes what it keeps there, over and over
+    fill(tmp_path, monkeypatch)
+    kept, over = tmp_path / "etcd-3.4.23-bookworm" / "databases", threading.Event()
+
+    def make() -> None:
+        while not over.is_set():
+            (kept / "new-1" / "within").mkdir(parents=True)
+            (kept / "new-1").rename(kept / "made")
+            shutil.rmtree(kept / "made")
+
+    with ThreadPoolExecutor(1) as beside:
+        making = beside.submit(make)
+        try:
+            # when room is looked for, then that finds what there is
+            for _ in range(300):
+                make_room("release: etcd 3.6", tmp_path, KB, lambda line: None)
+        finally:
+            over.set()
+        making.result()
+    assert len(names(tmp_path)) == 3
 
 
 def test_the_releases_used_least_recently_make_room_for_another(
