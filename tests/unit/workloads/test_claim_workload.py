@@ -91,7 +91,7 @@ class Rig:
         renew_time: float = 0.05,
         timeout: float = 60.0,
         target: HandTarget | None = None,
-        claim_time: float = 10.0,
+        claim_time: float = 1200.0,
     ) -> None:
         self.target = target or HandTarget()
         self.recorder = Recorder()

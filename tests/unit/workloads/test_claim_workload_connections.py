@@ -81,7 +81,7 @@ class Rig:
     """A load on HandConnections, and what it recorded."""
 
     def __init__(
-        self, units: int = 1, renew_time: float = 0.05, claim_time: float = 10.0, timeout: float = 60.0
+        self, units: int = 1, renew_time: float = 0.05, claim_time: float = 1200.0, timeout: float = 60.0
     ) -> None:
         self.units = units
         self.target = HandConnections()
@@ -281,7 +281,7 @@ async def test_a_lease_that_runs_out_while_its_holder_is_cut_off_is_lost_and_cla
 
 async def test_an_extension_that_was_due_while_its_holder_was_cut_off_is_sent_when_it_is_back() -> None:
     # given a holder whose extension is due while it is cut off
-    rig = await holding(claim_time=10.0, renew_time=0.1)
+    rig = await holding(renew_time=0.1)
     rig.target.cut(0)
     await rig.target.connected(2)
     await asyncio.sleep(0.3)
@@ -300,7 +300,7 @@ async def test_an_extension_that_was_due_while_its_holder_was_cut_off_is_sent_wh
 
 
 async def test_an_extension_that_still_waits_for_its_connection_at_the_end_counts_as_a_timeout() -> None:
-    rig = await holding(claim_time=10.0, renew_time=0.1)
+    rig = await holding(renew_time=0.1)
     rig.target.cut(0)
     await asyncio.sleep(0.3)
     rig.load.stop()
