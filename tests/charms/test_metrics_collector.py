@@ -21,7 +21,11 @@ from tippingpoint.plan.read import load_plan
 from tippingpoint.units.shared_run import SharedRun, Turn, UnitProgress, UnitWord, begin_run
 
 UNITS = ["load-claimer/0", "load-claimer/1"]
-FUZZED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZED = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 
 
 @pytest.fixture(autouse=True)

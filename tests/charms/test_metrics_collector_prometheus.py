@@ -21,7 +21,11 @@ from tests.charms.systemd import exposure, misunderstood, needs_systemd
 PASSWORD = "correct horse battery staple"
 """It must show nowhere but in a file of mode 0600."""
 SERVICE = "tippingpoint-metrics-collector-0-prometheus"
-FUZZED = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZED = settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 
 
 @pytest.fixture

@@ -285,7 +285,11 @@ class TestHarm:
     def test_nothing_can_be_changed(self, reader: Reader, method: str) -> None:
         assert reader.ask(f"/runs/{FIRST}", method).status == 405
 
-    @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(
+        max_examples=150,
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
     @given(
         parts=st.lists(
             st.one_of(
@@ -309,7 +313,11 @@ class TestHarm:
         assert b"PRIVATE KEY" not in answer.content
         assert b"Traceback" not in answer.content
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(
+        max_examples=60,
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
     @given(
         garbage=st.one_of(
             st.binary(min_size=1, max_size=300),

@@ -152,7 +152,11 @@ def test_the_same_word_again_is_no_point(kept: Runs, run: SharedRun) -> None:
     assert kept.find("").course["t"] == [1]
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(text=st.text(max_size=200), head=st.booleans())
 def test_a_damaged_file_costs_its_damaged_lines(kept: Runs, run: SharedRun, text: str, head: bool) -> None:
     directory = kept.find("").directory

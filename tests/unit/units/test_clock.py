@@ -116,7 +116,11 @@ async def test_an_answer_to_another_question_is_none() -> None:
     assert found is None
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     st.lists(
         st.one_of(st.binary(max_size=100), st.binary(min_size=28, max_size=28).map(lambda b: b"tpc?" + b))

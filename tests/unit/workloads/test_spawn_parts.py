@@ -96,7 +96,11 @@ async def test_a_group_that_comes_back_is_not_listed_beside_a_list_of_it_that_is
     await rig.close()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(st.data())
 async def test_whoever_has_a_group_and_whatever_is_under_way_the_part_is_reached(data: st.DataObject) -> None:
     groups, instances = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 4))

@@ -277,7 +277,11 @@ _ITEMS = st.builds(Item, st.integers(0, 2), st.integers(0, 4))
 _BOXES = st.builds(Box, st.sampled_from(["m1", "m2", "m3"]), st.booleans())
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     there=st.dictionaries(_ITEMS, _BOXES, max_size=10),
     failures=st.lists(

@@ -162,7 +162,11 @@ ABOVE = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(auth=st.dictionaries(KEYS, VALUES) | VALUES, above=st.dictionaries(ABOVE, VALUES))
 def test_any_cloud_is_read_or_refused(tmp_path: Path, auth: object, above: dict[str, object]) -> None:
     told = "https://c/v3"
