@@ -500,7 +500,7 @@ class LxdLab:
         write_remote(self.remote_directory(), self.addresses[0], server, client)
 
     def _end(self, machine: _Machine) -> None:
-        """Kill a machine's first process: the kernel kills all others before it is gone."""
+        """Kill a machine's first process: the kernel kills all others before it is gone. Its link is removed."""
         first = _first_process(machine.process)
         if first is None:
             machine.process.kill()
@@ -508,6 +508,8 @@ class LxdLab:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(first, signal.SIGKILL)
         machine.process.wait(PATIENCE_S)
+        # The kernel does that a moment later. Until then its address refuses what is meant for the next machine.
+        self._switch.remove(machine.port)
 
     def _end_machines(self) -> None:
         for machine in self._machines.values():

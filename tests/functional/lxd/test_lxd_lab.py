@@ -154,6 +154,13 @@ def test_a_cluster_without_a_quorum_is_asked_again_until_it_has_one(cluster: Lxd
         assert asked.result(WITHIN_S) == ["/1.0/projects/default"]
 
 
+def test_a_machine_that_was_killed_answers_nothing_from_then_on(cluster: LxdLab) -> None:
+    cluster.kill("m3")
+    assert _auth(cluster, cluster.address("m3")) == "silent"
+    cluster.start("m3")
+    eventually(lambda: _auth(cluster, cluster.address("m3")) == "trusted")
+
+
 def test_faults_act_on_real_members_through_the_control_socket(cluster: LxdLab) -> None:
     control = LabControl(cluster.socket)
     assert stat.S_IMODE(cluster.socket.stat().st_mode) == 0o600
