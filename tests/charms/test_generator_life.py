@@ -564,11 +564,12 @@ class TestLastWord:
         self, root: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         unit, state, run = self.leaves(root)
-        monkeypatch.setattr(exchange, "LAST_WORD_WITHIN", 0.1)
+        for what in ("HOOK_WAITS", "LAST_WORD_WITHIN"):
+            monkeypatch.setattr(exchange, what, 0.1)
         word = unit.word(run, "over", leaves=True, problem="the unit was removed")
 
         def late(_: dict[str, Any]) -> dict[str, Any]:
-            time.sleep(4.0)
+            time.sleep(1.0)
             return {"word": word.model_dump(mode="json"), "result": {"run": run.id, "digest": "D3"}}
 
         with ScriptedAgent(unit).at_its_socket() as agent:

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from ops import testing
 
 from tests.charms.collector import bag_of_unit, charm, context, on_machine, related, state_of
+from tests.examples import examples
 from tippingpoint import __version__
 from tippingpoint.collect.runs import Runs
 from tippingpoint.errors import UserError
@@ -21,11 +22,7 @@ from tippingpoint.plan.read import load_plan
 from tippingpoint.units.shared_run import SharedRun, Turn, UnitProgress, UnitWord, begin_run
 
 UNITS = ["load-claimer/0", "load-claimer/1"]
-FUZZED = settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+FUZZED = examples(60)
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from ops import testing
 
@@ -17,15 +17,12 @@ from lab.lxd.access import make_client_certificate
 from tests.charms.collector import bag_of_unit, charm, context, on_machine, state_of
 from tests.charms.generators import Directory
 from tests.charms.systemd import exposure, misunderstood, needs_systemd
+from tests.examples import examples
 
 PASSWORD = "correct horse battery staple"
 """It must show nowhere but in a file of mode 0600."""
 SERVICE = "tippingpoint-metrics-collector-0-prometheus"
-FUZZED = settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+FUZZED = examples(25)
 
 
 @pytest.fixture

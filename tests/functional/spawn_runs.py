@@ -55,7 +55,7 @@ def going(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
             crash(process)
 
 
-def crash(process: subprocess.Popen[str]) -> None:
+def crash(process: subprocess.Popen[Any]) -> None:
     """Kill a run and its workers, without a moment to put anything in order."""
     halt(process.pid)  # or it would see its workers die
     for pid in [*workers_of(process.pid), process.pid]:

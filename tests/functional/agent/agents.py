@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lab.halt import halt
-from tests.functional.program import WITHIN_S, no_traceback, until, workers_of
+from tests.functional.program import WITHIN_S, no_traceback, until
+from tests.functional.spawn_runs import crash
 from tippingpoint.agent.client import AgentAway, call
 from tippingpoint.plan.read import Plan
 from tippingpoint.units.figure_words import FigureNews
@@ -123,10 +123,7 @@ class Agent:
 
     def lose(self) -> None:
         """End it as a machine's death does: its workers with it."""
-        halt(self.process.pid)  # or its workers would see that it is gone, and release what they hold
-        for child in workers_of(self.process.pid):
-            os.kill(child, signal.SIGKILL)
-        self.process.kill()
+        crash(self.process)
         self.ended()
 
     def ended(self, within: float = WITHIN_S) -> int:

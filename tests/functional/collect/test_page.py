@@ -19,9 +19,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.functional.collect.page_server import TOKEN, UNITS, Reader, a_run, collect, digests_of, page_of
 from tests.functional.program import WITHIN_S
 from tippingpoint.collect.page import server
@@ -285,11 +286,7 @@ class TestHarm:
     def test_nothing_can_be_changed(self, reader: Reader, method: str) -> None:
         assert reader.ask(f"/runs/{FIRST}", method).status == 405
 
-    @settings(
-        max_examples=150,
-        deadline=None,
-        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    )
+    @examples(150)
     @given(
         parts=st.lists(
             st.one_of(
@@ -313,11 +310,7 @@ class TestHarm:
         assert b"PRIVATE KEY" not in answer.content
         assert b"Traceback" not in answer.content
 
-    @settings(
-        max_examples=60,
-        deadline=None,
-        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    )
+    @examples(60)
     @given(
         garbage=st.one_of(
             st.binary(min_size=1, max_size=300),

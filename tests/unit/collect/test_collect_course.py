@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tippingpoint.collect import course
 from tippingpoint.collect.course import FILE, MOST_POINTS, build_course, read_points
 from tippingpoint.collect.runs import Runs
@@ -152,11 +153,7 @@ def test_the_same_word_again_is_no_point(kept: Runs, run: SharedRun) -> None:
     assert kept.find("").course["t"] == [1]
 
 
-@settings(
-    deadline=None,
-    max_examples=40,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@examples(40)
 @given(text=st.text(max_size=200), head=st.booleans())
 def test_a_damaged_file_costs_its_damaged_lines(kept: Runs, run: SharedRun, text: str, head: bool) -> None:
     directory = kept.find("").directory

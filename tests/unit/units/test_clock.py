@@ -7,9 +7,10 @@ import socket
 import time
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tippingpoint.errors import UserError
 from tippingpoint.units.clock import REQUEST, ClockServer, measure_offset
 
@@ -116,11 +117,7 @@ async def test_an_answer_to_another_question_is_none() -> None:
     assert found is None
 
 
-@settings(
-    max_examples=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@examples(30)
 @given(
     st.lists(
         st.one_of(st.binary(max_size=100), st.binary(min_size=28, max_size=28).map(lambda b: b"tpc?" + b))

@@ -6,9 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.unit.workloads.memory_target import Cluster
 from tests.unit.workloads.spawn_rig import Rig, failing, items, plan_of
 from tippingpoint.errors import OperationFailed
@@ -96,11 +97,7 @@ async def test_a_group_that_comes_back_is_not_listed_beside_a_list_of_it_that_is
     await rig.close()
 
 
-@settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@examples(25)
 @given(st.data())
 async def test_whoever_has_a_group_and_whatever_is_under_way_the_part_is_reached(data: st.DataObject) -> None:
     groups, instances = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 4))

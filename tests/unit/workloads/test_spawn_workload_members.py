@@ -8,9 +8,10 @@ from collections.abc import Awaitable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.unit.workloads.memory_target import Box, Cluster
 from tests.unit.workloads.spawn_rig import Rig, failing, items, plan_of
 from tippingpoint.util import backoff
@@ -277,11 +278,7 @@ _ITEMS = st.builds(Item, st.integers(0, 2), st.integers(0, 4))
 _BOXES = st.builds(Box, st.sampled_from(["m1", "m2", "m3"]), st.booleans())
 
 
-@settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@examples(60)
 @given(
     there=st.dictionaries(_ITEMS, _BOXES, max_size=10),
     failures=st.lists(

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.certificates import make_certificates
+from tests.examples import examples
 from tippingpoint.errors import UserError
 from tippingpoint.targets.openstack.access import CloudAccess, clouds_file, from_clouds
 from tippingpoint.targets.openstack.plan import OpenstackTarget
@@ -162,11 +163,7 @@ ABOVE = st.sampled_from(
 )
 
 
-@settings(
-    max_examples=200,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@examples(200)
 @given(auth=st.dictionaries(KEYS, VALUES) | VALUES, above=st.dictionaries(ABOVE, VALUES))
 def test_any_cloud_is_read_or_refused(tmp_path: Path, auth: object, above: dict[str, object]) -> None:
     told = "https://c/v3"
