@@ -126,7 +126,8 @@ class WorkerProcess:
 
 async def start_worker(job: Job, listener: Listener) -> WorkerProcess:
     """Start a worker process on its job. The output of a crash goes to a file beside its journal."""
-    command = [sys.executable, "-m", "tippingpoint.run.worker"]
+    # -P: whatever is called tippingpoint where the runner was started, as in another checkout, is not what runs.
+    command = [sys.executable, "-P", "-m", "tippingpoint.run.worker"]
     environment = {**os.environ, "PYTHONPATH": _source_path(), "PYTHONUNBUFFERED": "1"}
     with _stderr(job) as stderr:
         process = await asyncio.create_subprocess_exec(

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import tippingpoint
 from tippingpoint.errors import Refused
 from tippingpoint.plan.read import parse_plan
 from tippingpoint.run.crew import Crew
@@ -69,9 +68,17 @@ async def test_a_worker_that_refused_and_ended_is_not_one_that_was_cut(tmp_path:
 async def test_a_worker_runs_the_code_of_its_runner_wherever_that_was_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    # given other programs of this name where the runner was started, and in the user's own PYTHONPATH
+    for place in ("here", "elsewhere"):
+        (tmp_path / place / "tippingpoint").mkdir(parents=True)
+        (tmp_path / place / "tippingpoint/__init__.py").write_text("raise SystemExit\n")
+    (tmp_path / "elsewhere/sitecustomize.py").write_text("open('found', 'w')\n")
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "elsewhere"))
+    # when a worker is started, then it is one of the runner's own, which reads its job
     worker = await start_worker(a_job_that_is_refused(tmp_path), lambda worker, message: None)
-    environment = await asyncio.to_thread(Path(f"/proc/{worker.process.pid}/environ").read_text)
+    with pytest.raises(Refused, match=r"etcd\.yaml"):
+        await opened(worker)
     await worker.ended(60.0)
-    here = Path(tippingpoint.__file__).parents[1]
-    assert f"PYTHONPATH={here}:/elsewhere" in environment.split("\0")
+    # and what else is in the user's PYTHONPATH is found
+    assert (tmp_path / "here/found").exists()
