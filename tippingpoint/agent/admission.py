@@ -19,6 +19,7 @@ from tippingpoint.plan.kinds import TargetSection, section_of
 from tippingpoint.targets.registry import target_of
 from tippingpoint.targets.secret import PLACE
 from tippingpoint.util.backoff import doubled
+from tippingpoint.util.patience import answers_within
 
 FIRST_WAIT = 180.0
 """Seconds until a failed log-in is retried; after each refusal twice as long, up to LONGEST_WAIT."""
@@ -105,7 +106,7 @@ class Admission:
         with tempfile.TemporaryDirectory(prefix="login-", dir=self._runtime) as place:
             try:
                 _write(self._files, Path(place))
-                async with asyncio.timeout(WITHIN):
+                async with answers_within(WITHIN):
                     await log_in(_section_at(self._target, place))
             except TimeoutError:
                 return Outcome(f"no answer within {WITHIN:g} s")

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from tippingpoint.agent.client import LONGEST_REQUEST
 from tippingpoint.errors import UserError, told
 from tippingpoint.util.network_errors import in_words
+from tippingpoint.util.patience import answers_within
 
 Answer = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 """Answers a request, which is any JSON object; an exception becomes the answer's problem."""
@@ -71,7 +72,7 @@ class Server:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         whole = True
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with answers_within(_PATIENCE):
                 line = await reader.readline()
         except ValueError:  # longer than the limit
             whole = False
@@ -83,7 +84,7 @@ class Server:
                 return
             answer = await self._reply(line)
         writer.write(answer)
-        async with asyncio.timeout(_PATIENCE):
+        async with answers_within(_PATIENCE):
             await writer.drain()
             while not whole and await reader.read(1 << 20):
                 pass  # a client that is still sending would not see our answer otherwise

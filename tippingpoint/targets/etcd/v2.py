@@ -34,6 +34,7 @@ from tippingpoint.targets.etcd.access import (
 )
 from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.util.network_errors import CLOSED, in_words
+from tippingpoint.util.patience import answers_within
 from tippingpoint.util.rest import cause_of
 from tippingpoint.workloads.claim.target import Holding
 from tippingpoint.workloads.load import TargetFacts
@@ -450,7 +451,7 @@ async def _greet(read: EtcdAccess, links: list[_Link], prefix: str) -> tuple[Tar
     for link in links[: len(read.endpoints)]:
         name = link.endpoint.name
         try:
-            async with asyncio.timeout(ANSWER_WITHIN):
+            async with answers_within(ANSWER_WITHIN):
                 version = await link.ask("GET", "/version")
                 members = await link.ask("GET", "/v2/members")
                 keys = await link.ask("GET", _path(prefix.rstrip("/")))
@@ -483,7 +484,7 @@ async def _greet(read: EtcdAccess, links: list[_Link], prefix: str) -> tuple[Tar
 async def _self(link: _Link) -> _Answer | None:
     """Return a member's /v2/stats/self; None when it does not answer."""
     try:
-        async with asyncio.timeout(LEADER_WITHIN):
+        async with answers_within(LEADER_WITHIN):
             return await link.ask("GET", "/v2/stats/self")
     except _FAILURES:
         return None

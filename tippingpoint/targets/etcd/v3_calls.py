@@ -16,6 +16,7 @@ from tippingpoint.targets.etcd.grpc import (
     UnaryCall,
 )
 from tippingpoint.targets.etcd.v3_link import Link
+from tippingpoint.util.patience import answers_within
 
 Done = Callable[[bytes, RpcError | None], None]
 
@@ -79,7 +80,7 @@ async def ask(link: Link, path: str, message: bytes, within: float = ANSWER_WITH
 
     request = Request(link, path, message, done)
     try:
-        async with asyncio.timeout(within):
+        async with answers_within(within):
             return await future
     finally:
         request.cancel()

@@ -22,6 +22,7 @@ from tippingpoint.targets.etcd.grpc import (
 )
 from tippingpoint.targets.etcd.http2 import Connection
 from tippingpoint.util.network_errors import in_words
+from tippingpoint.util.patience import answers_within
 from tippingpoint.util.protobuf import varint
 
 LEASE_AT = len(framed(b"")) + 1
@@ -148,7 +149,7 @@ class Link:
             return connection
 
         try:
-            async with asyncio.timeout(ANSWER_WITHIN):
+            async with answers_within(ANSWER_WITHIN):
                 _, connection = await self._loop.create_connection(
                     made,
                     endpoint.host,

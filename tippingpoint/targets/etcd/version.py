@@ -11,6 +11,7 @@ import json
 
 from tippingpoint.targets.etcd.access import ANSWER_WITHIN, Endpoint, EtcdAccess
 from tippingpoint.targets.etcd.access import access as read_access
+from tippingpoint.util.patience import answers_within
 
 _LARGEST = 16 * 1024
 """Bytes of an answer that are read at most."""
@@ -21,7 +22,7 @@ async def ask_version(access: EtcdAccess, endpoint: Endpoint) -> str:
     # The run's own connections negotiate HTTP/2 only.
     tls = read_access(access.target).tls if endpoint.tls else None
     try:
-        async with asyncio.timeout(ANSWER_WITHIN):
+        async with answers_within(ANSWER_WITHIN):
             reader, writer = await asyncio.open_connection(
                 endpoint.host, endpoint.port, ssl=tls, server_hostname=endpoint.host if tls else None
             )

@@ -15,6 +15,7 @@ from tippingpoint.targets.lxd.ledger import LxdEntry
 from tippingpoint.targets.lxd.pool_and_network import find_site
 from tippingpoint.targets.lxd.provision import access_of, greet
 from tippingpoint.targets.lxd.retrying import ask, ask_unless_refused
+from tippingpoint.util.patience import answers_within
 
 BRIDGE_PORTS = 1023
 """Interfaces that fit on one bridge (BR_PORT_BITS in the kernel's net/bridge/br_private.h, less one)."""
@@ -118,7 +119,7 @@ async def _capacities(
     for name in names:
         query = {"target": name} if clustered else {}
         try:
-            async with asyncio.timeout(TELLS_WITHIN):
+            async with answers_within(TELLS_WITHIN):
                 resources = await ask_unless_refused(client, "/1.0/resources", **query)
         except (LxdError, TimeoutError) as problem:  # the member is gone, so it has no room
             silent = problem if isinstance(problem, LxdError) else LxdError(f"{name}: no answer", "timeout")

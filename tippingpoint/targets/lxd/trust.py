@@ -25,6 +25,7 @@ from tippingpoint.targets.lxd.product import trust_request
 from tippingpoint.targets.lxd.retrying import REFUSED, insist
 from tippingpoint.util.key_pair import LONGEST_NAME, make_pair
 from tippingpoint.util.network_errors import in_words
+from tippingpoint.util.patience import answers_within
 from tippingpoint.util.rest import CONNECT_WITHIN
 from tippingpoint.util.secret_files import read_text
 
@@ -188,7 +189,7 @@ async def _certificate(address: str) -> bytes:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    async with asyncio.timeout(CONNECT_WITHIN):
+    async with answers_within(CONNECT_WITHIN):
         _, writer = await asyncio.open_connection(parts.hostname, parts.port, ssl=context)
         try:
             shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)

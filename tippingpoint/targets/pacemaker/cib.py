@@ -16,6 +16,7 @@ from tippingpoint.targets.pacemaker.live import Live
 from tippingpoint.targets.pacemaker.nodes import Link, Nodes
 from tippingpoint.targets.pacemaker.status import ClusterStatus, read_status
 from tippingpoint.targets.pacemaker.wire import LOCAL, SYNC, Answer, WireError
+from tippingpoint.util.patience import answers_within
 from tippingpoint.workloads.load import TargetFacts
 from tippingpoint.workloads.spawn.target import SpawnFailed, Trouble
 
@@ -98,7 +99,7 @@ class Cib:
                 break
             limit = max(QUIET, 4 * self._took)
             try:
-                async with asyncio.timeout(limit):
+                async with answers_within(limit):
                     answer = await link.call("cib_query", section, None, SYNC | LOCAL | options)
                 if code := answer.code:
                     raise self.failure(code)

@@ -38,6 +38,7 @@ from tippingpoint.targets.pacemaker.wire import (
     Answer,
 )
 from tippingpoint.util.network_errors import in_words
+from tippingpoint.util.patience import answers_within
 from tippingpoint.workloads.claim.target import Happened, Holding
 from tippingpoint.workloads.load import TargetFacts
 
@@ -195,7 +196,7 @@ class CibLeases:
         """Make the element for tickets, unless there is one: with a mark, so that it is removed after the run."""
         with contextlib.suppress(TimeoutError, OperationFailed):
             link = self._nodes.link(0, 0)
-            async with asyncio.timeout(_ANSWER_WITHIN):
+            async with answers_within(_ANSWER_WITHIN):
                 await link.call("cib_create", "status", TICKETS, SYNC)
 
     def _when_answered(
@@ -247,7 +248,7 @@ class CibLeases:
         """
         name = self._name(holding.lease)
         try:
-            async with asyncio.timeout(_ANSWER_WITHIN):
+            async with answers_within(_ANSWER_WITHIN):
                 judge = self._members.judge()
                 answer = await judge.call(
                     "cib_query", self._store.where(name, []), None, SYNC | LOCAL | XPATH

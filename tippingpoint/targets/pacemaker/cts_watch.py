@@ -21,6 +21,7 @@ from tippingpoint.targets.pacemaker.cts_view import Done, Side
 from tippingpoint.targets.pacemaker.nodes import Nodes
 from tippingpoint.targets.pacemaker.status import Version, parse_cib, status_of
 from tippingpoint.targets.pacemaker.wire import LOCAL, NO_MATCH, SHALLOW, SYNC, Answer
+from tippingpoint.util.patience import answers_within
 from tippingpoint.workloads.load import TargetFacts
 
 AGAIN = 0.3
@@ -131,7 +132,7 @@ class Watch:
         if connection is None:
             raise OperationFailed("no node that answers has quorum")
         try:
-            async with asyncio.timeout(_ANSWER_WITHIN):
+            async with answers_within(_ANSWER_WITHIN):
                 answer = await connection.call(operation, section, data, options)
         except TimeoutError:
             raise OperationFailed(
@@ -169,7 +170,7 @@ class Watch:
             with contextlib.suppress(
                 Exception
             ):  # a node that goes down can make a TLS library raise anything
-                async with asyncio.timeout(_LOGIN_WITHIN):
+                async with answers_within(_LOGIN_WITHIN):
                     connection, lost = await self._connect(address)
                 self._up[address] = connection
                 try:
@@ -207,7 +208,7 @@ async def _head(connection: Connection) -> _Head | None:
 async def _ask(connection: Connection, options: int) -> Answer | None:
     """A query of the whole CIB; None when the node does not answer: its connection is then made anew."""
     try:
-        async with asyncio.timeout(_ANSWER_WITHIN):
+        async with answers_within(_ANSWER_WITHIN):
             return await connection.call("cib_query", None, None, SYNC | options)
     except TimeoutError:
         connection.close("no answer")

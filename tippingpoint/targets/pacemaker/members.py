@@ -19,6 +19,7 @@ from tippingpoint.errors import OperationFailed
 from tippingpoint.targets.pacemaker.nodes import Link
 from tippingpoint.targets.pacemaker.status import Version
 from tippingpoint.targets.pacemaker.wire import LOCAL, SHALLOW, SYNC, XPATH, WireError
+from tippingpoint.util.patience import answers_within
 from tippingpoint.workloads.claim.target import Happened
 
 EVERY = 0.5
@@ -178,7 +179,7 @@ async def _head(reader: Link) -> Head | None:
     if not reader.up:
         return None
     try:
-        async with asyncio.timeout(_ANSWER_WITHIN):
+        async with answers_within(_ANSWER_WITHIN):
             answer = await reader.call("cib_query", None, None, SYNC | LOCAL | SHALLOW)
     except (TimeoutError, OperationFailed, WireError):
         return None
@@ -207,7 +208,7 @@ async def _states(reader: Link) -> list[tuple[str, State]]:
 
 
 async def _ask_states(reader: Link) -> list[tuple[str, State]]:
-    async with asyncio.timeout(_ANSWER_WITHIN):
+    async with answers_within(_ANSWER_WITHIN):
         answer = await reader.call(
             "cib_query", "/cib/status/node_state", None, SYNC | LOCAL | XPATH | SHALLOW
         )

@@ -14,6 +14,7 @@ from tippingpoint.targets.pacemaker.connection import Connection
 from tippingpoint.targets.pacemaker.wire import LOCAL, SHALLOW, SYNC, Answer
 from tippingpoint.util.backoff import backoff
 from tippingpoint.util.network_errors import in_words
+from tippingpoint.util.patience import answers_within
 from tippingpoint.workloads.load import TargetFacts
 
 _FIRST_RETRY, _LONGEST_RETRY = 0.2, 5.0
@@ -88,7 +89,7 @@ class Link:
     async def _connect(self) -> None:
         access = self._access
         try:
-            async with asyncio.timeout(LOGIN_WITHIN):
+            async with answers_within(LOGIN_WITHIN):
                 connection = await Connection.connect(
                     self.address, access.port, access.tls, access.user, access.password, self._lost
                 )
@@ -205,7 +206,7 @@ class Nodes:
         for link in self.links[: self._count]:
             if link.up:
                 try:
-                    async with asyncio.timeout(ANSWER_WITHIN):
+                    async with answers_within(ANSWER_WITHIN):
                         head = await link.call("cib_query", None, None, SYNC | LOCAL | SHALLOW)
                 except (TimeoutError, OperationFailed) as problem:
                     if link.connection is not None:  # it is up, and silent
@@ -241,7 +242,7 @@ class Nodes:
 
     async def _facts(self, link: Link) -> TargetFacts:
         try:
-            async with asyncio.timeout(ANSWER_WITHIN):
+            async with answers_within(ANSWER_WITHIN):
                 whole = await link.call("cib_query", None, None, SYNC | LOCAL)
         except (TimeoutError, OperationFailed) as error:
             raise TargetError(

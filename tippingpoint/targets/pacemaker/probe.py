@@ -16,6 +16,7 @@ from tippingpoint.targets.pacemaker.status import read_status
 from tippingpoint.targets.pacemaker.stores import CONFIG, TICKET, TICKETS, Store
 from tippingpoint.targets.pacemaker.wire import CAN_CREATE, LOCAL, SYNC, Answer, WireError
 from tippingpoint.util.network_errors import in_words
+from tippingpoint.util.patience import answers_within
 
 PROBE = "tippingpoint-probe"
 """The id of what is made when no run is in progress. The next probe removes what a crash left of it."""
@@ -54,7 +55,7 @@ async def _log_in(known: PacemakerAccess) -> Connection:
     problems: list[str] = []
     for address in known.addresses:
         try:
-            async with asyncio.timeout(LOGIN_WITHIN):
+            async with answers_within(LOGIN_WITHIN):
                 return await Connection.connect(
                     address, known.port, known.tls, known.user, known.password, lambda reason: None
                 )

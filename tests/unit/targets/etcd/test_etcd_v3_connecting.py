@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any, cast
 
-from tippingpoint.targets.etcd import http2
+import pytest
+
+from tippingpoint.targets.etcd import http2, v3_link
+from tippingpoint.targets.etcd.access import access
 from tippingpoint.targets.etcd.claim import clean
 from tippingpoint.targets.etcd.http2 import frame
 from tippingpoint.targets.etcd.plan import EtcdTarget
+from tippingpoint.targets.etcd.v3_link import Link, Login
+from tippingpoint.util.patience import OURS
 
 LOOPS = ("uvloop",)
 _TURNS = 40
@@ -41,3 +47,26 @@ async def test_a_connection_that_is_given_up_at_any_moment_is_not_written_to() -
             await asyncio.sleep(0)
     server.close()
     assert complaints == []
+
+
+async def test_a_member_that_answered_while_this_process_stood_still_is_connected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # given a member that is given little time, and answers in that time
+    monkeypatch.setattr(v3_link, "ANSWER_WITHIN", 0.05)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(Greeting, "127.0.0.1", 0)
+    target = EtcdTarget(endpoints=[f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"])
+    link = Link(
+        access(target).endpoints[0],
+        None,
+        Login(None, lambda: None),
+        on_up=lambda: None,
+        on_down=lambda link: None,
+    )
+    # when this process stands still past that time, then the member counts as connected
+    loop.call_soon(time.sleep, 0.05 + OURS + 0.1)
+    await link.connect()
+    assert link.live
+    link.close("closed")
+    server.close()

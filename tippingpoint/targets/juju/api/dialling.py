@@ -15,12 +15,12 @@ from typing import Protocol
 
 from tippingpoint.errors import UserError
 from tippingpoint.targets.juju.api.errors import ConnectionLost
-from tippingpoint.targets.juju.api.pings import OURS
 from tippingpoint.targets.juju.api.readiness import READ, WRITE, Readiness
 from tippingpoint.targets.juju.api.resumption import Resumption
 from tippingpoint.targets.juju.api.stream import why
 from tippingpoint.targets.juju.api.websocket import Upgrade, WebSocketError
 from tippingpoint.util.network_errors import CLOSED
+from tippingpoint.util.patience import OURS
 
 SERVER_NAME = "juju-apiserver"
 """The name every Juju controller's certificate is issued for (internal/pki/tls in Juju's source)."""

@@ -7,6 +7,8 @@ import time
 from collections import deque
 from typing import Protocol
 
+from tippingpoint.util.patience import OURS
+
 PERIOD = 60.0
 """Seconds between two pings of a connection, as with Juju's own agents (PingPeriod in api/apiclient.go). The server
 drops an agent that sends none for 3 minutes (maxClientPingInterval in apiserver/root.go)."""
@@ -14,8 +16,6 @@ PATIENCE = 30.0
 """Seconds a ping may stay unanswered before the connection counts as lost (pingTimeout in api/apiclient.go)."""
 _GRAIN = 0.1
 """Seconds by which pings may be late or early, so that one timer serves many connections."""
-OURS = 1.0
-"""Seconds of our own lateness after which a missing answer may be our fault: it may lie unread in the socket."""
 
 
 class Pinged(Protocol):

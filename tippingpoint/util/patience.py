@@ -1,0 +1,37 @@
+"""How long a server may take to answer, without the time for which this process itself stood still."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+OURS = 1.0
+"""Seconds of our own lateness after which a missing answer may be our fault: it may lie unread in the socket."""
+
+
+@asynccontextmanager
+async def answers_within(seconds: float) -> AsyncGenerator[None]:
+    """Like asyncio.timeout, for what waits for a server: raises TimeoutError after `seconds`.
+
+    If that is noticed more than OURS too late, the event loop stood still, and the server is given `seconds` more.
+    """
+    loop = asyncio.get_running_loop()
+
+    def wait() -> asyncio.TimerHandle:
+        deadline = loop.time() + seconds
+        return loop.call_at(deadline, look, deadline)
+
+    def look(deadline: float) -> None:
+        nonlocal timer
+        if loop.time() - deadline > OURS:
+            timer = wait()
+        else:
+            limit.reschedule(deadline)
+
+    timer = wait()
+    try:
+        async with asyncio.timeout(None) as limit:
+            yield
+    finally:
+        timer.cancel()
