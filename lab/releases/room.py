@@ -114,8 +114,10 @@ def _remove(path: Path, cache: Path) -> None:
 
 
 def _is_free(directory: Path) -> bool:
-    with _opened(directory) as opened:
+    # (a fetch that ends removes its own directory meanwhile)
+    with suppress(FileNotFoundError), _opened(directory) as opened:
         return _locks(opened)
+    return False
 
 
 def _locks(opened: int) -> bool:
