@@ -483,14 +483,15 @@ class TestSearch:
         assert read_report(units_of(out).local_unit_data["probe"]) == long
         assert sum(map(len, units_of(out).local_unit_data.values())) < 65_536
 
+    @pytest.mark.parametrize(("judged", "told"), [(True, "held"), (None, "says nothing")])
     def test_the_leader_has_all_reports_judged_and_names_the_next_load(
-        self, unit: Unit, agent: ScriptedAgent
+        self, unit: Unit, agent: ScriptedAgent, judged: bool | None, told: str
     ) -> None:
         # given a load that one of two units has held
         run = self.held([OURS, FIRST])
         self.held_by(agent, run)
         probe = ProbeEvent(
-            stage=1, size=10, held=True, fresh=True, margins=[], broken=[], began=0, seconds=70
+            stage=1, size=10, held=judged, fresh=True, margins=[], broken=[], began=0, seconds=70
         )
         self.judged_as(agent, NextLoad(after=1, probe=probe, load=20.0, hold=60.0))
         state = unit.agent_changed(state_of(unit, run=run, peers={1: self.of_peer(unit, run, held=0)}))
@@ -518,7 +519,7 @@ class TestSearch:
         ]
         assert SharedRun.model_validate(agent.orders["run"]) == found
         # and the action says what the load showed
-        assert unit.act("status", out)["status"] == "stage 1, 5 leases, p99 31 ms; probe of 10 held"
+        assert unit.act("status", out)["status"] == f"stage 1, 5 leases, p99 31 ms; probe of 10 {told}"
 
     def test_while_the_agent_judges_nothing_is_named(self, unit: Unit, agent: ScriptedAgent) -> None:
         run = self.held([OURS, FIRST])

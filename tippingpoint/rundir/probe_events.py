@@ -19,11 +19,11 @@ class ProbeEvent(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    stage: Annotated[int, Field(ge=1)] | None
+    stage: Annotated[int, Field(ge=1)] | None = None
     """The number of its stage in this run's journals; None if the run that this one resumes tried it."""
     size: Annotated[_Finite, Field(gt=0)]
     """The load."""
-    held: bool | None
+    held: bool | None = None
     """Whether it held; None if it says nothing."""
     fresh: bool
     """Whether it began from nothing."""

@@ -28,12 +28,12 @@ _Reason = Annotated[str, Field(max_length=REASON)]
 class LoadShown(BaseModel, frozen=True):
     """One load that followed the last one."""
 
-    stage: Annotated[int, Field(ge=1, le=10**6)] | None
+    stage: Annotated[int, Field(ge=1, le=10**6)] | None = None
     """The number of its stage, which is its turn's; None if it has none, as there was no load."""
     load: _Load
     lowers: bool
     """Whether it is a lower load; otherwise it was to break the target once more."""
-    held: bool | None
+    held: bool | None = None
     """Whether it held, or for a lower load, whether thresholds held again; None if it says nothing, or is none."""
     after: _Seconds | None = None
     """Seconds from the moment when the load was lowered first until thresholds held; None if they did not."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from types import NoneType
+from typing import Any, Literal, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan, parse_plan
@@ -548,6 +550,48 @@ def probe_of(turn: int, load: float) -> ProbeEvent:
         seconds=123.123,
         strained="z" * 100,
     )
+
+
+def within(model: type[BaseModel]) -> set[type[BaseModel]]:
+    """A model, and all those in its fields."""
+    found: set[type[BaseModel]] = set()
+    kinds: list[Any] = [model]
+    while kinds:
+        kind = kinds.pop()
+        kinds.extend(get_args(kind))
+        if isinstance(kind, type) and issubclass(kind, BaseModel) and kind not in found:
+            found.add(kind)
+            kinds.extend(field.annotation for field in kind.model_fields.values())
+    return found
+
+
+@pytest.mark.parametrize("told", [SharedRun, UnitWord, NextLoad])
+def test_units_leave_out_what_is_unknown_and_each_reads_that(told: type[BaseModel]) -> None:
+    """What is none is in no databag, and in no answer of an agent (exclude_none), so that no field may ask for it."""
+    asked_for = {
+        f"{model.__name__}.{name}"
+        for model in within(told)
+        for name, field in model.model_fields.items()
+        if NoneType in get_args(field.annotation) and field.is_required()
+    }
+    assert not asked_for
+
+
+def test_a_search_goes_on_after_a_load_that_said_nothing() -> None:
+    # given a load in which a unit's generator was the bottleneck
+    troupe = searching(2)
+    nothing = probe_of(1, 10).model_copy(update={"held": None})
+    # when the leader's agent tells so, and asks for it once more
+    told = NextLoad(after=1, probe=nothing, load=10.0, hold=30.0).model_dump_json(exclude_none=True)
+    troupe.now = troupe.run.turns[-1].until
+    troupe.say(0, "up", 1, held=1)
+    troupe.say(1, "up", 1, held=1)
+    assert to_judge(troupe.conduct(), troupe.words) == 1
+    troupe.judged(NextLoad.model_validate_json(told))
+    assert troupe.run.turns[-1].number == 2
+    # then every unit reads that
+    assert read_shared(troupe.run.model_dump_json(exclude_none=True)) == troupe.run
+    assert troupe.run.probes[0].held is None
 
 
 def test_each_load_of_a_search_is_a_turn_that_waits_for_every_report() -> None:
