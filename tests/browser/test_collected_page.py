@@ -71,7 +71,11 @@ def page(request: pytest.FixtureRequest, browser: Browser, server: Reader) -> It
     context.set_default_timeout(WITHIN_MS)
     page = context.new_page()
     page.goto("/")
-    page.get_by_label("The page's token").fill(TOKEN)
+    token = page.get_by_label("The page's token")
+    expect(
+        token
+    ).to_be_focused()  # the page sees to that itself; the browser complains where somebody was faster
+    token.fill(TOKEN)
     complaints: list[str] = []
     page.on("pageerror", lambda problem: complaints.append(str(problem)))
     page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))

@@ -264,9 +264,11 @@ def test_a_search_finds_the_limit_that_its_target_has(
     assert read.find is not None
     answer = searcher_of(read, read.find, measured.events).answer
     assert answer.low <= 45, answer
+    if answer.ended == "generator":  # on a machine that is too slow for it
+        return
     assert answer.high >= 41, answer
-    if answer.limit is None:  # on a machine that is too slow for the generator
-        assert answer.ended in ("generator", "within"), answer
+    if answer.limit is None:
+        assert answer.ended == "within", answer
         return
     assert answer.binds == "extend p99"
 

@@ -75,7 +75,13 @@ def test_what_was_asked_for_is_there_when_a_service_is_back(
         assert any(
             "refused" in message for message in errors(result, "create_server") | errors(result, "poll")
         )
-    assert cloud.counts() == before
+    left = cloud.counts()
+    if member == "nova-conductor":
+        # The scheduler may have claimed room for a server that this conductor, and then a run, gave up. Nova keeps such
+        # an allocation; `nova-manage placement audit` finds it.
+        assert left["allocations"] <= before["allocations"] + 2 * _AT_ONCE
+        del left["allocations"], before["allocations"]
+    assert left == before
 
 
 def test_servers_of_a_compute_that_is_killed_are_seen_to(cloud: OpenstackLab, tmp_path: Path) -> None:

@@ -71,7 +71,8 @@ def test_a_run_claims_extends_reads_back_and_leaves_the_cib_as_it_was(
 ) -> None:
     # given a quick plan of 20 leases of 2 units, held for longer than a machine stands still
     before = configured(pacemaker)
-    plan = plan_of(tmp_path, stages=[{"leases": 20, "over": "200ms", "hold": "15s"}])
+    workload = {"units": 2, "claim_time": "60s", "renew_time": "2s", "timeout": "20s"}
+    plan = plan_of(tmp_path, workload=workload, stages=[{"leases": 20, "over": "200ms", "hold": "15s"}])
     # when it is run
     done = run(
         "run", plan, *settings(pacemaker), "--set", f"target.store={store}", "--out", tmp_path / "runs"

@@ -18,7 +18,7 @@ from tippingpoint.run.watcher import StageProgress
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.units.conductor import Follower
-from tippingpoint.units.search_words import ClearHold, ProbeReport, read_report
+from tippingpoint.units.search_words import ClearHold, NextLoad, ProbeReport, read_report
 from tippingpoint.units.shared_run import (
     SharedRun,
     UnitWord,
@@ -98,8 +98,10 @@ class Troupe:
         return asyncio.create_task(self.runners[-1].run())
 
     def _conduct(self) -> None:
-        """What the leader does, who knows nothing but the run, the words and the reports."""
-        run = conduct(read_shared(self.run.model_dump_json()) or self.run, self._words, time.time())
+        """What the leader does, who knows nothing but the run, the words and the reports, each as a databag has it."""
+        shared = read_shared(self.run.model_dump_json(exclude_none=True))
+        assert shared is not None, "no unit can read the run"
+        run = conduct(shared, self._words, time.time())
         if to_judge(run, self._words) is not None:
             words = {unit: word for unit, word in self._words.items() if word is not None}
             reports = {
@@ -107,7 +109,9 @@ class Troupe:
                 for unit, report in self._reports.items()
                 if (read := read_report(report.model_dump_json())) is not None
             }
-            run = conduct(run, self._words, time.time(), next_load(run, words, reports, self._out))
+            following = next_load(run, words, reports, self._out)
+            told = NextLoad.model_validate_json(following.model_dump_json(exclude_none=True))
+            run = conduct(run, self._words, time.time(), told)
         self.tell(run)
 
     def lose(self, number: int) -> None:
@@ -124,8 +128,9 @@ class Troupe:
         self._changed.set()
 
     async def until(self, condition: Callable[[SharedRun], object]) -> None:
-        """Wait until the run is so."""
+        """Wait until the run is so; it must not be over by then."""
         while not condition(self.run):
+            assert not self.run.over, self.run
             self._changed.clear()
             await self._changed.wait()
 
