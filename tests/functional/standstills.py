@@ -33,6 +33,11 @@ LISTED_FOR = f"{LONG_STILL_S + 60:g}s"
 stands still meanwhile lets it go on later. (Who ends a hold by a signal has no verdict of it.)"""
 
 
+def longest_stall(measured: RunData) -> float:
+    """The seconds for which a worker of a run stood still at most."""
+    return max((stall.seconds for stall in measured.stalls), default=0.0)
+
+
 def ticks(directory: Path) -> int:
     """How many ticks the workers of a run have written."""
     return sum(map(len, ticks_of(directory)))

@@ -9,6 +9,7 @@ from typing import Any
 from lab.etcd.cluster import EtcdLab
 from lab.juju.simulator import JujuLab
 from tests.functional.program import UNHURRIED, leases
+from tests.functional.standstills import longest_stall
 from tests.functional.units.troupe import Troupe, play, stages_of
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.analysis.search.found import found_of
@@ -51,13 +52,15 @@ def test_units_share_each_load_of_a_search_and_come_to_one_answer(etcd: EtcdLab,
         assert [stage.size for stage in stages_of(runs, 1)] == [4, 3]
         assert [stage.size for stage in stages_of(runs, 2)] == [8, 7]
         assert sum(stage.gauges["held"] for stage in stages_of(runs, 3)) == 15
-        # and each hold ended early on both, once they had said that it was clear
-        assert all(turn.ends is not None for turn in troupe.run.turns)
-        assert all(
-            stage.end - stage.hold_begin < 60
-            for stage in (*runs[0].stages, *runs[1].stages)
-            if stage.end is not None and stage.hold_begin is not None
-        )
+        # and each hold ended early on both, once they had said that it was clear (a unit that stands still may take
+        # that back, and then a hold has its time)
+        if not any(longest_stall(run) > 1.0 for run in runs):
+            assert all(turn.ends is not None for turn in troupe.run.turns)
+            assert all(
+                stage.end - stage.hold_begin < 60
+                for stage in (*runs[0].stages, *runs[1].stages)
+                if stage.end is not None and stage.hold_begin is not None
+            )
         # and the search has its answer, and every part is complete
         assert troupe.run.found is not None
         assert (troupe.run.found.ended, troupe.run.found.low) == ("limit", 15)
