@@ -10,6 +10,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +230,22 @@ def test_a_search_of_two_units_ends_on_both_when_a_threshold_aborts_it(etcd: Etc
         assert "lost in mid-search" not in report["text"]
 
 
+TRIES = 3
+
+
+def last_is_held(leader: Leader) -> bool:
+    return len(leader.run.turns) == 2 and leader.run.turns[1].hold is not None
+
+
+def is_over(leader: Leader) -> bool:
+    return leader.run.over
+
+
+def lowers_or_is_over(leader: Leader) -> bool:
+    recovery = leader.run.recovery
+    return leader.run.over or (recovery is not None and recovery.broken is not None)
+
+
 def test_two_units_lower_their_load_after_it_was_too_much_until_the_target_is_back(
     etcd_private: EtcdLab, tmp_path: Path
 ) -> None:
@@ -242,15 +259,19 @@ def test_two_units_lower_their_load_after_it_was_too_much_until_the_target_is_ba
     )
     members = sorted(etcd_private.pids)
     with two_agents(tmp_path) as (one, other):
-        leader = Leader(plan, [one, other], target(etcd_private))
-        leader.until(lambda: len(leader.run.turns) == 2 and leader.run.turns[1].hold is not None)
-        for member in members:
-            etcd_private.stop(member)
-        # when the load goes down, as the leader's agent says, and the target goes on
-        leader.until(lambda: leader.run.recovery is not None and leader.run.recovery.broken is not None)
-        for member in members:
-            etcd_private.resume(member)
-        leader.until(lambda: leader.run.over)
+        # (where this machine stood still, the last stage says nothing, and no lower load follows)
+        for _ in range(TRIES):
+            leader = Leader(plan, [one, other], target(etcd_private))
+            leader.until(partial(last_is_held, leader))
+            for member in members:
+                etcd_private.stop(member)
+            # when the load goes down, as the leader's agent says, and the target goes on
+            leader.until(partial(lowers_or_is_over, leader))
+            for member in members:
+                etcd_private.resume(member)
+            leader.until(partial(is_over, leader))
+            if leader.run.recovery is not None and leader.run.recovery.broken is not None:
+                break
         # then both had their shares of a lower load, at which thresholds held again
         run = leader.run
         assert (run.missing, run.stopped) == ({}, "")

@@ -13,6 +13,8 @@ from tippingpoint.rundir.results import load_run
 
 HOLD_S = 30.0
 LIMIT_S = 2.0
+TRIES = 3
+"""The most runs: where this machine stood still, the last stage says nothing, and no lower load follows."""
 
 
 def test_a_step_ends_on_all_units_once_thresholds_hold_again(etcd_private: EtcdLab, tmp_path: Path) -> None:
@@ -30,15 +32,22 @@ def test_a_step_ends_on_all_units_once_thresholds_hold_again(etcd_private: EtcdL
     )
 
     async def scene() -> None:
-        troupe = Troupe(plan, 2, tmp_path)
-        parts = [troupe.enter(), troupe.enter()]
-        await troupe.until_held(1)
-        for member in etcd_private.pids:
-            etcd_private.stop(member)
-        await troupe.until(lambda run: run.recovery is not None and run.recovery.broken is not None)
-        for member in etcd_private.pids:
-            etcd_private.resume(member)
-        runs = [load_run(part) for part in await asyncio.gather(*parts)]
+        for _ in range(TRIES):
+            troupe = Troupe(plan, 2, tmp_path)
+            parts = asyncio.gather(troupe.enter(), troupe.enter())
+            await troupe.until_held(1)
+            for member in etcd_private.pids:
+                etcd_private.stop(member)
+            broken = asyncio.create_task(
+                troupe.until(lambda run: run.recovery is not None and run.recovery.broken is not None)
+            )
+            await asyncio.wait([broken, parts], return_when=asyncio.FIRST_COMPLETED)
+            for member in etcd_private.pids:
+                etcd_private.resume(member)
+            runs = [load_run(part) for part in await parts]
+            if broken.done():
+                break
+            broken.cancel()
         # then thresholds held again at a lower load of both (if this machine is slow, at its second try)
         recovery = troupe.run.recovery
         assert recovery is not None
