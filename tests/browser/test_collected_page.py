@@ -72,9 +72,8 @@ def page(request: pytest.FixtureRequest, browser: Browser, server: Reader) -> It
     page = context.new_page()
     page.goto("/")
     token = page.get_by_label("The page's token")
-    expect(
-        token
-    ).to_be_focused()  # the page sees to that itself; the browser complains where somebody was faster
+    # The page focuses it itself, and the browser complains where somebody was faster.
+    expect(token).to_be_focused()
     token.fill(TOKEN)
     complaints: list[str] = []
     page.on("pageerror", lambda problem: complaints.append(str(problem)))

@@ -17,6 +17,7 @@ from tippingpoint.run.watcher import RunnerEvents
 from tippingpoint.run.worker import Job
 from tippingpoint.run.worker_process import Gone, WorkerProcess, opened, start_worker
 from tippingpoint.rundir.manifest import WorkerEntry
+from tippingpoint.util.patience import OURS
 from tippingpoint.workloads.claim.workload import RELEASE_WITHIN
 from tippingpoint.workloads.load import OWED, PrepareOrder, TargetFacts
 
@@ -24,8 +25,6 @@ _ANSWER_WITHIN = OWED + RELEASE_WITHIN + 10.0
 """Seconds that a worker may take for its drain and its releases, with a reserve for its connections and files."""
 _LOOK = 1.0
 """Seconds between looks at whether a worker has been silent for too long."""
-_OURS = 1.0
-"""Seconds by which a look may be late before it counts as the runner's own standstill."""
 _PREPARE_SILENCE = 300.0
 """Seconds without a message from a worker that prepares stages, after which it counts as hung."""
 
@@ -142,7 +141,7 @@ class Crew:
             look = min(left, _LOOK)
             await asyncio.wait([*pending, interrupted], timeout=look, return_when=asyncio.FIRST_COMPLETED)
             took = time.monotonic() - looked
-            if took - look > _OURS:  # what was said meanwhile has not been read yet
+            if took - look > OURS:  # what was said meanwhile has not been read yet
                 stood_still += took
             pending = {reply for reply in pending if not reply.done()}
             if any(reply.done() and (said := reply.result()) and said.problem for reply in replies.values()):

@@ -10,7 +10,6 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +48,10 @@ def target(etcd: EtcdLab) -> dict[str, Any]:
     return {"kind": "etcd", "endpoints": etcd.endpoints}
 
 
+TRIES = 3
+"""The most runs of a test whose last stage says nothing where this machine stood still."""
+
+
 @contextmanager
 def two_agents(directory: Path) -> Iterator[tuple[Agent, Agent]]:
     """The agents of two units, each with a directory of its own."""
@@ -57,6 +60,11 @@ def two_agents(directory: Path) -> Iterator[tuple[Agent, Agent]]:
         place.mkdir()
     with Agent(places[0]) as one, Agent(places[1], "load-claimer/1") as other:
         yield one, other
+
+
+def has_broken(run: SharedRun) -> bool:
+    """Whether the last load is known to have been too much."""
+    return run.recovery is not None and run.recovery.broken is not None
 
 
 def judged(run: SharedRun) -> list[ProbeEvent]:
@@ -230,22 +238,6 @@ def test_a_search_of_two_units_ends_on_both_when_a_threshold_aborts_it(etcd: Etc
         assert "lost in mid-search" not in report["text"]
 
 
-TRIES = 3
-
-
-def last_is_held(leader: Leader) -> bool:
-    return len(leader.run.turns) == 2 and leader.run.turns[1].hold is not None
-
-
-def is_over(leader: Leader) -> bool:
-    return leader.run.over
-
-
-def lowers_or_is_over(leader: Leader) -> bool:
-    recovery = leader.run.recovery
-    return leader.run.over or (recovery is not None and recovery.broken is not None)
-
-
 def test_two_units_lower_their_load_after_it_was_too_much_until_the_target_is_back(
     etcd_private: EtcdLab, tmp_path: Path
 ) -> None:
@@ -258,19 +250,24 @@ def test_two_units_lower_their_load_after_it_was_too_much_until_the_target_is_ba
         after="recover",
     )
     members = sorted(etcd_private.pids)
+
+    def with_a_standstill(agents: list[Agent]) -> Leader:
+        """A run that is over; the target goes on once the load goes down, as the leader's agent says."""
+        leader = Leader(plan, agents, target(etcd_private))
+        leader.until(lambda: len(leader.run.turns) == 2 and leader.run.turns[1].hold is not None)
+        for member in members:
+            etcd_private.stop(member)
+        leader.until(lambda: leader.run.over or has_broken(leader.run))
+        for member in members:
+            etcd_private.resume(member)
+        leader.until(lambda: leader.run.over)
+        return leader
+
     with two_agents(tmp_path) as (one, other):
-        # (where this machine stood still, the last stage says nothing, and no lower load follows)
+        # when it is run (where this machine stood still, the last stage says nothing, and no lower load follows)
         for _ in range(TRIES):
-            leader = Leader(plan, [one, other], target(etcd_private))
-            leader.until(partial(last_is_held, leader))
-            for member in members:
-                etcd_private.stop(member)
-            # when the load goes down, as the leader's agent says, and the target goes on
-            leader.until(partial(lowers_or_is_over, leader))
-            for member in members:
-                etcd_private.resume(member)
-            leader.until(partial(is_over, leader))
-            if leader.run.recovery is not None and leader.run.recovery.broken is not None:
+            leader = with_a_standstill([one, other])
+            if has_broken(leader.run):
                 break
         # then both had their shares of a lower load, at which thresholds held again
         run = leader.run

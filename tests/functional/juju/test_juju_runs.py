@@ -265,6 +265,7 @@ def test_a_search_finds_the_limit_that_its_target_has(
     answer = searcher_of(read, read.find, measured.events).answer
     assert answer.low <= 45, answer
     if answer.ended == "generator":  # on a machine that is too slow for it
+        assert any(probe.held is None for probe in probe_events(measured.events)), answer
         return
     assert answer.high >= 41, answer
     if answer.limit is None:
