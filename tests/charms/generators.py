@@ -71,6 +71,10 @@ class Directory(Machine):
         self.stay: set[str] | None = None
         """What goal-state would name of our application."""
         self.does: dict[str, Callable[[], object]] = {}
+        self.states: dict[str, str] = {}
+        """The active state of each systemd unit that is not inactive."""
+        self.words: dict[str, str] = {}
+        """What is last in a systemd unit's journal."""
 
     def run(self, *command: str, within: float = 120.0) -> None:
         self.commands.append(" ".join(command))
@@ -79,6 +83,9 @@ class Directory(Machine):
         for text, done in self.does.items():
             if text in self.commands[-1]:
                 done()
+        if command[0] == "systemctl":
+            after = {"start": "active", "restart": "active", "stop": "inactive", "disable": "inactive"}
+            self.states |= dict.fromkeys(command[2:], after[command[1]]) if command[1] in after else {}
         if command[0] == "useradd":
             self.users.add(command[-1])
         if command[0] == "usermod":
@@ -87,6 +94,12 @@ class Directory(Machine):
             self.packages |= {*command[command.index("install") + 2 :]}
         if command[0] == "userdel":
             self.users.discard(command[-1])
+
+    def unit_states(self, *units: str) -> dict[str, str]:
+        return {unit: self.states.get(unit, "inactive") for unit in units}
+
+    def last_words(self, unit: str) -> str:
+        return self.words.get(unit, "")
 
     def units_to_stay(self) -> set[str] | None:
         return self.stay

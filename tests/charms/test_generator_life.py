@@ -8,7 +8,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -65,8 +65,14 @@ class TestInstall:
             ["useradd", "--system"],
             ["systemctl", "daemon-reload"],
             ["systemctl", "enable"],
+            ["systemctl", "stop"],
             ["systemctl", "restart"],
+            ["systemctl", "reset-failed"],
+            ["systemctl", "start"],
         ]
+        assert unit.machine.states == {
+            f"{unit.service}{name}": "active" for name in (".service", "-wake.path")
+        }
         assert runs_version(unit) == "version = 1\n"
         assert out.unit_status == READY
         assert out.workload_version == __version__
@@ -103,14 +109,109 @@ class TestInstall:
         out = unit.run(unit.on.install(), state_of(unit))
         away = testing.WaitingStatus(f"the agent does not answer: journalctl -u {unit.service}")
         assert out.unit_status == away
-        unit.machine.commands.clear()
+        unit.machine.states[f"{unit.service}.service"] = "failed"
         assert unit.run(unit.on.update_status(), out).unit_status == away
-        assert [command.split()[:2] for command in unit.machine.commands] == [["systemctl", "start"]]
+        assert unit.machine.states[f"{unit.service}.service"] == "active"
 
     def test_the_agent_itself_is_understood(self, unit: Unit) -> None:
         out = unit.run(unit.on.install(), state_of(unit))
         with real_agent(unit):
             assert unit.run(unit.on.start(), out).unit_status == READY
+
+
+EXHAUSTED = "Failed to enter waiting state: Too many open files"
+"""What systemd logs when a path unit gets no inotify instance."""
+LATE = "hears its agent late: raise fs.inotify.max_user_instances (128) on its host"
+
+
+class TestWaking:
+    """The .path unit by which the agent's news reach the charm, when systemd cannot keep it."""
+
+    @pytest.fixture
+    def path(self, unit: Unit, agent: ScriptedAgent) -> str:
+        return f"{unit.service}-wake.path"
+
+    @pytest.fixture
+    def installed(self, unit: Unit, path: str) -> testing.State:
+        out = unit.run(unit.on.install(), state_of(unit, peers={1: {}}))
+        limit = unit.root / "proc/sys/fs/inotify/max_user_instances"
+        limit.parent.mkdir(parents=True)
+        limit.write_text("128\n")
+        unit.machine.commands.clear()
+        return out
+
+    def hooks(self, unit: Unit, state: testing.State) -> dict[str, Callable[[], testing.State]]:
+        peers = units_of(state)
+        return {
+            "config_changed": lambda: unit.run(unit.on.config_changed(), state),
+            "update_status": lambda: unit.run(unit.on.update_status(), state),
+            "leader_elected": lambda: unit.run(unit.on.leader_elected(), state),
+            "relation_changed": lambda: unit.run(unit.on.relation_changed(peers, remote_unit=1), state),
+            "relation_departed": lambda: unit.run(unit.on.relation_departed(peers, departing_unit=1), state),
+            "agent_changed": lambda: unit.agent_changed(state),
+        }
+
+    @pytest.mark.parametrize(
+        "hook",
+        ["config_changed", "update_status", "leader_elected", "relation_changed", "relation_departed", "agent_changed"],
+    )  # fmt: skip
+    @pytest.mark.parametrize("lost", [".service", "-wake.path"])
+    def test_every_hook_starts_again_what_has_failed(
+        self, unit: Unit, installed: testing.State, hook: str, lost: str
+    ) -> None:
+        unit.machine.states[f"{unit.service}{lost}"] = "failed"
+        out = self.hooks(unit, installed)[hook]()
+        assert unit.machine.states[f"{unit.service}{lost}"] == "active"
+        assert unit.machine.commands == [
+            f"systemctl {do} {unit.service}{lost}" for do in ("reset-failed", "start")
+        ]
+        assert out.unit_status == READY
+
+    def test_a_path_unit_without_inotify_is_a_status_with_the_limit_and_a_timer_takes_its_place(
+        self, unit: Unit, installed: testing.State, path: str
+    ) -> None:
+        unit.machine.states[path], unit.machine.words[path] = "failed", EXHAUSTED
+        unit.machine.refuses = f"start {path}"
+        out = unit.run(unit.on.config_changed(), installed)
+        assert isinstance(out.unit_status, testing.ActiveStatus)
+        assert out.unit_status.message == f"{LATE}; {READY.message}"
+        assert len(LATE) <= LEGIBLE
+        assert unit.machine.states[f"{unit.service}-wake.timer"] == "active"
+
+        # given the limit was raised, when any hook comes
+        unit.machine.refuses = ""
+        out = unit.run(unit.on.config_changed(), out)
+        assert out.unit_status == READY
+        assert unit.machine.states[path] == "active"
+        assert unit.machine.states[f"{unit.service}-wake.timer"] == "inactive"
+
+    def test_while_a_run_stops_the_status_says_both(
+        self, unit: Unit, agent: ScriptedAgent, installed: testing.State, path: str
+    ) -> None:
+        run = a_run([unit.name], stopped="asked to stop")
+        agent.running, agent.word = run.id, unit.word(run, "ready")
+        unit.machine.states[path], unit.machine.words[path] = "failed", EXHAUSTED
+        unit.machine.refuses = f"start {path}"
+        out = unit.agent_changed(dataclasses.replace(installed, relations=state_of(unit, run=run).relations))
+        assert out.unit_status.message == f"{LATE}; stopping: asked to stop"
+
+    def test_another_failure_is_said_as_systemd_says_it(
+        self, unit: Unit, installed: testing.State, path: str
+    ) -> None:
+        unit.machine.states[path], unit.machine.words[path] = "failed", "No space left on device"
+        unit.machine.refuses = f"start {path}"
+        out = unit.run(unit.on.config_changed(), installed)
+        assert out.unit_status.message == f"hears its agent late: No space left on device; {READY.message}"
+
+    def test_a_machine_without_inotify_at_the_install_still_runs_its_agent(
+        self, unit: Unit, agent: ScriptedAgent, path: str
+    ) -> None:
+        unit.machine.refuses = f"start {path}"
+        out = unit.run(unit.on.install(), state_of(unit))
+        assert out.unit_status.message == f"hears its agent late: systemctl: refused; {READY.message}"
+        unit.machine.commands.clear()
+        unit.run(unit.on.update_status(), out)
+        assert not [command for command in unit.machine.commands if ".service" in command]
 
 
 class TestRefresh:
@@ -126,7 +227,7 @@ class TestRefresh:
         new_version(unit)
         unit.run(unit.on.upgrade_charm(), installed)
         assert runs_version(unit) == "version = 2\n"
-        assert [c.split()[1] for c in unit.machine.commands] == ["daemon-reload", "enable", "restart"]
+        assert f"systemctl restart {unit.service}.service" in unit.machine.commands
         assert len(copies(unit)) == 1  # the old one is gone
 
     @pytest.mark.parametrize("later", ["agent_changed", "update_status", "peer"])

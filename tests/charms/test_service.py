@@ -89,9 +89,10 @@ class TestUnitFiles:
         return machine
 
     def test_they_are_for_systemd_alone_to_change(self, installed: Directory) -> None:
-        for suffix in (".service", "-wake.path", "-wake.service"):
+        suffixes = (".service", "-wake.path", "-wake.timer", "-wake.service")
+        for suffix in suffixes:
             assert stat.S_IMODE(unit_file(installed, suffix).stat().st_mode) == 0o644
-        assert len([*unit_file(installed, ".service").parent.iterdir()]) == 3
+        assert len([*unit_file(installed, ".service").parent.iterdir()]) == len(suffixes)
 
     @needs_systemd
     def test_systemd_rates_its_exposure_under_3(self, installed: Directory) -> None:
@@ -100,7 +101,7 @@ class TestUnitFiles:
     @needs_systemd
     def test_systemd_understands_them(self, installed: Directory, tmp_path: Path) -> None:
         """Every line: what systemd does not know it says, and ignores."""
-        suffixes = (".service", "-wake.path", "-wake.service")
+        suffixes = (".service", "-wake.path", "-wake.timer", "-wake.service")
         units = {f"{NAME}{suffix}": unit_file(installed, suffix).read_text() for suffix in suffixes}
         assert misunderstood(units, tmp_path / "verified") == []
 

@@ -211,7 +211,11 @@ class CharmUnit:
         for name in _TOOLS:
             command = shlex.join([sys.executable, "-IS", str(tools), str(self._place / "state.json"), name])
             write_program(programs / name, f'exec {command} "$@"')
-        write_program(programs / "systemctl", f'echo "$*" >>{shlex.quote(str(self._place / "systemctl"))}')
+        said = shlex.quote(str(self._place / "systemctl"))
+        states = "shift 3; for unit; do echo active; done"  # `systemctl show` of units' states: all run
+        write_program(
+            programs / "systemctl", f'if [ "$1" = show ]; then {states}; else echo "$*" >>{said}; fi'
+        )
 
     @property
     def systemctl(self) -> list[str]:

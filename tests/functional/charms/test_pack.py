@@ -274,7 +274,7 @@ def test_a_generators_agent_runs_from_a_copy_of_the_pack_and_the_unit_then_says_
     for event in ("install", "config-changed", "start"):
         assert went_well(unit.dispatch(f"hooks/{event}")), event
     service = f"tippingpoint-{unit.name}-0"
-    assert f"restart {service}.service {service}-wake.path" in unit.systemctl
+    assert f"restart {service}.service" in unit.systemctl
 
     with unit.started(service) as copies:
         assert went_well(unit.dispatch("hooks/update-status"))

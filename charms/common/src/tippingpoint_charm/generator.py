@@ -62,9 +62,10 @@ class GeneratorCharm(ActingCharm):
 
     def __init__(self, framework: ops.Framework) -> None:
         super().__init__(framework)
-        # pack: the copy to run from; runs: the copy that the service uses. problem: what the machine refused.
-        # leaves: the unit is being removed; gone: its things were removed; left: the target may have some of them left.
-        self._stored.set_default(pack="", runs="", problem="", leaves=False, gone=False, left=False)
+        # pack: the copy to run from; runs: the copy that the service uses. problem: what the machine refused. late: why
+        # news of the agent come late. leaves: the unit is being removed; gone: its things were removed; left: the
+        # target may have some of them left.
+        self._stored.set_default(pack="", runs="", problem="", late="", leaves=False, gone=False, left=False)
         self.service = Service(self.machine, self.unit.name, self.port)
         self.agent = Agent(self.service.socket)
         self.peers = Peers(self, self.machine)
@@ -111,9 +112,6 @@ class GeneratorCharm(ActingCharm):
                 for unit in self.peers.others:
                     self.exchange.keep_last_word(unit)
         self.catch_up()
-        looked_at = isinstance(event, ops.StartEvent | ops.UpdateStatusEvent)
-        if looked_at and self.exchange.away and not self._stored.problem:
-            self._try(self.service.start)
         if isinstance(event, ops.UpdateStatusEvent):
             self.exchange.keep_results()
 
@@ -191,7 +189,7 @@ class GeneratorCharm(ActingCharm):
         return own_pack()
 
     def _keep_service(self) -> None:
-        """Make the service run from this charm's pack; a new pack waits for the end of a run."""
+        """Make the service run, and from this charm's pack; a new pack waits for the end of a run."""
 
         def keep() -> None:
             new = not self._stored.pack
@@ -204,6 +202,7 @@ class GeneratorCharm(ActingCharm):
                     self._stored.pack = self.service.copy(self.pack)
                 self.service.install(str(self._stored.pack))
                 self._stored.runs = self._stored.pack
+            self._stored.late = self.service.repair()
 
         self._try(keep)
 
@@ -298,6 +297,7 @@ class GeneratorCharm(ActingCharm):
             now.problem = str(wrong)
             return now
         now.problem = str(self._stored.problem)
+        now.late = str(self._stored.late)
         now.refresh_waits = self._refresh_waits
         if run is not None and not run.over:
             now.leads = self.unit.is_leader()

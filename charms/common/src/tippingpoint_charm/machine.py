@@ -31,10 +31,13 @@ class Machine:
 
     def run(self, *command: str, within: float = 120.0) -> None:
         """Run a program to its end. Raises MachineProblem if it is missing, fails, or takes over `within` seconds."""
+        self._output(*command, within=within)
+
+    def _output(self, *command: str, within: float = 120.0) -> str:
         try:
-            subprocess.run(
+            return subprocess.run(
                 command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=within
-            )
+            ).stdout
         except subprocess.CalledProcessError as failed:
             said = str(failed.stderr or failed.stdout).strip().splitlines()
             why = said[-1][:200] if said else f"exit code {failed.returncode}"
@@ -43,6 +46,26 @@ class Machine:
             raise MachineProblem(f"{' '.join(command[:3])}: not done after {within:g} s") from None
         except OSError as problem:
             raise MachineProblem(f"{command[0]}: {problem.strerror}") from None
+
+    def unit_states(self, *units: str) -> dict[str, str]:
+        """Return systemd's active state of each unit, such as active, activating, inactive or failed.
+
+        Raises MachineProblem if systemd does not answer.
+        """
+        said = self._output("systemctl", "show", "--property=ActiveState", "--value", *units)
+        states = said.split()
+        if len(states) != len(units):
+            raise MachineProblem(f"systemctl show: {said!r:.100}: expected {len(units)} states")
+        return dict(zip(units, states, strict=True))
+
+    def last_words(self, unit: str) -> str:
+        """Return the last warning or error in the journal of a systemd unit, in one line; empty if there is none."""
+        command = ("journalctl", "--quiet", "--unit", unit, "--lines=1", "--priority=warning", "--output=cat")
+        try:
+            said = self._output(*command)
+        except MachineProblem:
+            return ""
+        return " ".join(said.split())[:200]
 
     def units_to_stay(self) -> set[str] | None:
         """Return the units of the application that Juju means to keep, by `goal-state`; None if unknown.

@@ -2,7 +2,8 @@
 
 After a refresh of the charm, the unit file names the new copy (systemd.py) as soon as no run is in progress. Beside the
 service, a .path unit watches the file by which the agent wakes its charm. It starts a oneshot service, which runs as
-root and dispatches the charm's `agent_changed` event.
+root and dispatches the charm's `agent_changed` event. If the .path unit fails, a timer takes its place and looks for
+the file every few seconds, until a hook has repaired it.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ WantedBy=multi-user.target
 _WAKE_PATH = """\
 [Unit]
 Description=Tipping Point agent of {unit} has news
+OnFailure={name}-wake.timer
 
 [Path]
 PathExists=/run/{name}/wake
@@ -81,9 +83,23 @@ Unit={name}-wake.service
 WantedBy=multi-user.target
 """
 
+# A path unit needs an inotify instance. All unprivileged containers of an LXD host share its limit
+# fs.inotify.max_user_instances, 128 by default, which nine of them use up (seen with Juju 4.0.15). A timer needs none.
+# It is a calendar timer, because the others are not armed again after a service whose condition was not met.
+_WAKE_TIMER = """\
+[Unit]
+Description=Look for news of the Tipping Point agent of {unit}, as its path unit has failed
+
+[Timer]
+OnCalendar=*:*:0/10
+AccuracySec=1s
+Unit={name}-wake.service
+"""
+
 _WAKE_SERVICE = """\
 [Unit]
 Description=Wake the charm of {unit}
+ConditionPathExists=/run/{name}/wake
 StartLimitIntervalSec=0
 
 [Service]
@@ -93,7 +109,17 @@ ExecStart=/usr/bin/juju-exec -u {unit} 'JUJU_DISPATCH_PATH=hooks/agent_changed .
 TimeoutStartSec=60
 """
 
-_UNITS = {".service": _SERVICE, "-wake.path": _WAKE_PATH, "-wake.service": _WAKE_SERVICE}
+_UNITS = {
+    ".service": _SERVICE,
+    "-wake.path": _WAKE_PATH,
+    "-wake.timer": _WAKE_TIMER,
+    "-wake.service": _WAKE_SERVICE,
+}
+_DOWN = ("failed", "inactive")
+"""The states in which systemd does nothing more for a unit by itself."""
+_EXHAUSTED = "Too many open files"
+"""The end of what systemd logs when a path unit gets no inotify instance."""
+_INOTIFY = "/proc/sys/fs/inotify/max_user_instances"
 
 
 class Service:
@@ -129,16 +155,48 @@ class Service:
         return self._files(copy).are_right
 
     def install(self, copy: str) -> None:
-        """Make the service run from a copy. A running service is restarted."""
+        """Make the service run from a copy. A running service is restarted. `repair` starts the .path unit."""
         make_user(self._machine, USER)
         self._files(copy).write()
         self._machine.run("systemctl", "enable", f"{self.name}.service", f"{self.name}-wake.path")
-        self._machine.run("systemctl", "restart", f"{self.name}.service", f"{self.name}-wake.path")
+        self._machine.run("systemctl", "stop", f"{self.name}-wake.path")
+        self._machine.run("systemctl", "restart", f"{self.name}.service")
         self._copies.prune(copy)
 
-    def start(self) -> None:
-        """Start the service and its .path unit if they are not running."""
-        self._machine.run("systemctl", "start", f"{self.name}.service", f"{self.name}-wake.path")
+    def repair(self) -> str:
+        """Start the service and its .path unit if they are not running, failed ones too.
+
+        Return why news of the agent still reach the charm late, in one line; empty if they do not. Raises
+        MachineProblem if the service itself cannot be started.
+        """
+        service, path, timer = f"{self.name}.service", f"{self.name}-wake.path", f"{self.name}-wake.timer"
+        states = self._machine.unit_states(service, path, timer)
+        if states[service] in _DOWN:
+            self._start(service)
+        late = ""
+        if states[path] in _DOWN:
+            try:
+                self._start(path)
+            except MachineProblem as problem:
+                late = self._why_late(path, problem)
+                self._machine.run("systemctl", "start", timer)  # in case systemd could not
+        if not late and states[timer] not in _DOWN:
+            self._machine.run("systemctl", "stop", timer)
+        return late
+
+    def _start(self, unit: str) -> None:
+        with suppress(MachineProblem):  # it has not failed
+            self._machine.run("systemctl", "reset-failed", unit)
+        self._machine.run("systemctl", "start", unit)
+
+    def _why_late(self, path: str, problem: MachineProblem) -> str:
+        """Say why the .path unit does not start; systemctl itself only refers to the journal."""
+        why = self._machine.last_words(path) or str(problem)
+        if _EXHAUSTED not in why:
+            return f"hears its agent late: {why}"
+        allowed = text_of(self._machine.path(_INOTIFY)).strip()
+        now = f" ({allowed})" if allowed else ""
+        return f"hears its agent late: raise fs.inotify.max_user_instances{now} on its host"
 
     def restart(self) -> None:
         """Start the service anew."""
@@ -164,7 +222,7 @@ class Service:
         with suppress(MachineProblem):  # the service or systemd is missing
             self._machine.run(
                 "systemctl", "disable", "--now",
-                f"{self.name}-wake.path", f"{self.name}-wake.service", f"{self.name}.service",
+                *(f"{self.name}{suffix}" for suffix in ("-wake.path", "-wake.timer", "-wake.service", ".service")),
             )  # fmt: skip
         for suffix in _UNITS:
             self._path(suffix).unlink(missing_ok=True)

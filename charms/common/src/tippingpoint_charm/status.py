@@ -25,6 +25,8 @@ class Situation:
     """The problem of configuration or machine that keeps the unit from working, in one line."""
     away: str = ""
     """Why the agent does not answer, and where to look."""
+    late: str = ""
+    """Why news of the agent come late, in one line."""
     run: SharedRun | None = None
     words: dict[str, UnitWord | None] = field(default_factory=dict[str, UnitWord | None])
     """The words of the unit itself and, on the leader, of all other units."""
@@ -47,6 +49,13 @@ class Situation:
 
 def status_of(now: Situation) -> ops.StatusBase:
     """Return the status of a unit in this situation."""
+    status = _status_of(now)
+    if now.late and isinstance(status, ops.ActiveStatus | ops.MaintenanceStatus):
+        return type(status)(f"{now.late}; {status.message}")
+    return status
+
+
+def _status_of(now: Situation) -> ops.StatusBase:
     if now.problem:
         return ops.BlockedStatus(now.problem)
     if now.run is not None and not now.run.over:
