@@ -17,9 +17,11 @@ from tippingpoint.analysis.generator_health import (
     show_stall,
 )
 from tippingpoint.analysis.latency import costs
+from tippingpoint.analysis.rate_limit import waited_for_rate_limit
 from tippingpoint.analysis.recovery.comeback import comeback_of
 from tippingpoint.analysis.search.found import Found, told_low
 from tippingpoint.plan.base import Threshold
+from tippingpoint.plan.kinds import facts_of
 from tippingpoint.rundir.gathered import UnitStatus
 from tippingpoint.rundir.operations import BRINGING_UP, CONNECT
 from tippingpoint.rundir.results import RunData
@@ -634,7 +636,7 @@ def first_misses(run: RunData, checks: Sequence[Check]) -> list[Check]:
 
 def miss_words(run: RunData, check: Check) -> str:
     """Write a miss with its limit: extend p99 was 1.32 s (limit 100 ms)."""
-    allowed = f"(limit {show_limit(check.limit, check.allowed, check.unit)}{_on_purpose(run, check)})"
+    allowed = f"(limit {show_limit(check.limit, check.allowed, check.unit)}{_circumstances(run, check)})"
     return f"{_name(check)} was {show_limit(check.limit, check.observed or 0.0, check.unit)} {allowed}"
 
 
@@ -656,7 +658,7 @@ def _saw(run: RunData, check: Check) -> str:
         return f"{name} was not measured {where}"
     return (
         f"{name} was {show_limit(check.limit, check.observed, check.unit)} {where} "
-        f"(limit {show_limit(check.limit, check.allowed, check.unit)}{_on_purpose(run, check)})"
+        f"(limit {show_limit(check.limit, check.allowed, check.unit)}{_circumstances(run, check)})"
     )
 
 
@@ -664,14 +666,19 @@ def _where(run: RunData, stage: StageResult) -> str:
     return show_load(stage.size, run.manifest.load_unit, stage.kind)
 
 
-def _on_purpose(run: RunData, check: Check) -> str:
-    """Name the members that a fault had taken down during a check's stage; empty without any."""
+def _circumstances(run: RunData, check: Check) -> str:
+    """Name what else decided a check's value in its stage: members that a fault had taken down, and a rate limit."""
     if check.stage is None:
         return ""
     stage = run.stage(check.stage)
     times = fault_times(run.events)
     gone = sorted({member for begin, until, member in times if stage.overlaps(begin, until)})
-    return f"; {show_list(gone)} {'was' if len(gone) == 1 else 'were'} down on purpose" if gone else ""
+    found = f"; {show_list(gone)} {'was' if len(gone) == 1 else 'were'} down on purpose" if gone else ""
+    percentile = _PERCENTILES.get(check.limit)
+    if percentile is not None and waited_for_rate_limit(stage, check.operation, percentile):
+        limit = facts_of(run.manifest.target.kind).rate_limit or "the target's rate limit"
+        found += f"; mostly waiting because of {limit}"
+    return found
 
 
 def show_limit(limit: str, value: float, unit: str = "") -> str:

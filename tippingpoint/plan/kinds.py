@@ -79,6 +79,8 @@ class TargetSection(Section, frozen=True):
     """The name of a real target of this kind, where the kind alone is no good name."""
     coded_errors: ClassVar[bool] = False
     """Whether its errors end with a code in brackets, "(not found)", by which they are counted."""
+    rate_limit: ClassVar[str] = ""
+    """The setting of the target that decides when it refuses calls as *limited*, and how to lift it."""
     steps_note: ClassVar[str] = ""
     """A report's note on the steps of a thing's life, where their names say too little."""
     evicts: ClassVar[bool] = False

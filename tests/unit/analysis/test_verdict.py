@@ -15,6 +15,7 @@ from tippingpoint.analysis.analyse import analyse
 from tippingpoint.analysis.generator_health import stage_saturated
 from tippingpoint.analysis.verdict import stage_checks
 from tippingpoint.plan.base import Threshold
+from tippingpoint.report.sections.cautions import build_cautions
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.results import RunData, load_run
 from tippingpoint.rundir.tags import tag
@@ -613,3 +614,41 @@ def test_a_plan_without_thresholds_is_not_met_where_things_were_given_up(
             "Withheld: 3 containers of stage 2 were given up (create: Limit of 10 reached); "
             "held through 20 containers."
         )
+
+
+class TestRateLimits:
+    """A target that refuses calls until later makes them slow by a setting, not by its load."""
+
+    SETTING = "mostly waiting because of the controller's agent-ratelimit-max (0 lifts it)"
+
+    @staticmethod
+    def logins(refused: int, response: float, service: float) -> RunData:
+        samples = {
+            "connect.ok": [response] * 100,
+            "connect.ok.service": [service] * 100,
+            "connect.limited": [1.0] * refused,
+            "extend.ok": [5.0] * 100,
+        }
+        chosen = plan("operation: connect, p99: 5s", head="target: {kind: juju}\nstages: [{leases: 1000}]")
+        return made_run([made_stage(1, 1000, samples)], plan=chosen, target="juju")
+
+    def test_a_latency_that_is_mostly_such_waiting_is_said_with_the_setting(self) -> None:
+        verdict = analyse(self.logins(2227, 67_500.0, 40.0)).verdict
+        assert (
+            verdict.sentence == f"Missed: connect p99 was 67.5 s at 1000 leases (limit 5 s; {self.SETTING})."
+        )
+
+    def test_a_slow_answer_is_the_targets_own_whatever_was_refused_before(self) -> None:
+        verdict = analyse(self.logins(2227, 67_500.0, 60_000.0)).verdict
+        assert verdict.sentence == "Missed: connect p99 was 67.5 s at 1000 leases (limit 5 s)."
+
+    def test_a_wait_that_no_refusal_explains_is_not_charged_to_the_setting(self) -> None:
+        assert "agent-ratelimit-max" not in analyse(self.logins(0, 67_500.0, 40.0)).verdict.sentence
+
+    def test_without_a_threshold_it_is_a_caution(self) -> None:
+        analysis = analyse(self.logins(2227, 4_000.0, 40.0))
+        assert analysis.verdict.outcome == "met"
+        assert build_cautions(analysis) == [
+            "connect spent most of its time waiting after 2,227 refusals by "
+            "the controller's agent-ratelimit-max (0 lifts it)"
+        ]

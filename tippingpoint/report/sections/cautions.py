@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from tippingpoint.analysis.analyse import Analysis
 from tippingpoint.analysis.generator_health import longest_stall, show_stall, show_worker
+from tippingpoint.analysis.rate_limit import waited_for_rate_limit
+from tippingpoint.plan.kinds import facts_of
 from tippingpoint.report import figures
 from tippingpoint.report.sections.resources import joined_gaps
 from tippingpoint.rundir.resources import Resources
@@ -20,7 +22,8 @@ _NAMED = 3
 
 
 def build_cautions(analysis: Analysis) -> list[str]:
-    """Return lines on damaged journals, a strained generator, missing units, wrong clocks, missing scrapes and figures.
+    """Return lines on damaged journals, a strained generator, missing units, wrong clocks, missing scrapes and figures,
+    and rate limits.
 
     Generator and units are left out if they are among the verdict's own reasons.
     """
@@ -31,6 +34,7 @@ def build_cautions(analysis: Analysis) -> list[str]:
         *_of_units(run, reasons),
         *_of_clocks(run),
         *_of_resources(run),
+        *_of_rate_limits(analysis),
     ]
 
 
@@ -105,6 +109,21 @@ def _of_resources(run: RunData) -> list[str]:
         lines.append(f"{len(missing)} figures of the target are missing: see “Resource use of the target”")
     elif missing:
         lines.append(f"of the target is missing: {figures.listed(missing)}")
+    return lines
+
+
+def _of_rate_limits(analysis: Analysis) -> list[str]:
+    """Return a line for each operation that waited mostly because of a rate limit, unless the verdict says so."""
+    run = analysis.run
+    setting = facts_of(run.manifest.target.kind).rate_limit or "the target's rate limit"
+    if setting in analysis.verdict.sentence:
+        return []
+    lines: list[str] = []
+    for operation in run.operations:
+        waited = [stage for stage in run.stages if waited_for_rate_limit(stage, operation)]
+        if waited:
+            refusals = show_count(sum(stage.count(operation, "limited") for stage in waited), "refusal")
+            lines.append(f"{operation} spent most of its time waiting after {refusals} by {setting}")
     return lines
 
 

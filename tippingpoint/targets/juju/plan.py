@@ -25,6 +25,7 @@ class JujuTarget(TargetSection, frozen=True):
     read_as: ClassVar = {"spawn": "grow"}
     called_real = "Juju controller"
     coded_errors = True
+    rate_limit = "the controller's agent-ratelimit-max (0 lifts it)"
     filled_in: ClassVar = ("credentials", "controller", "agent")
     own_connections = True
     releases = False
