@@ -73,6 +73,8 @@ class Directory(Machine):
         self.does: dict[str, Callable[[], object]] = {}
         self.states: dict[str, str] = {}
         """The active state of each systemd unit that is not inactive."""
+        self.silent: set[str] = set()
+        """The units that accept no connection."""
         self.words: dict[str, str] = {}
         """What is last in a systemd unit's journal."""
 
@@ -100,6 +102,9 @@ class Directory(Machine):
 
     def last_words(self, unit: str) -> str:
         return self.words.get(unit, "")
+
+    def unanswered(self, addresses: Mapping[str, str], port: int) -> dict[str, str]:
+        return {unit: f"no answer at {addresses[unit]}" for unit in addresses if unit in self.silent}
 
     def units_to_stay(self) -> set[str] | None:
         return self.stay

@@ -60,6 +60,16 @@ class TestStart:
         assert run.units == [OURS, "load-claimer/1", "load-claimer/2", "load-claimer/10"]
         assert agent.orders["run"]["id"] == run.id
 
+    def test_names_the_units_whose_agents_do_not_answer(self, unit: Unit, agent: ScriptedAgent) -> None:
+        # Given a unit whose machine is dead: Juju still has it in the relation
+        unit.machine.silent = {"load-claimer/2"}
+        addresses = {n: {"ingress-address": f"192.0.2.{n}"} for n in (1, 2)}
+        results = unit.act("start", state_of(unit, peers=addresses), plan="etcd-leases-small")
+        assert results["units"] == "3"
+        assert results["silent"] == "load-claimer/2: no answer at 192.0.2.2"
+        unit.machine.silent.clear()
+        assert "silent" not in unit.act("start", state_of(unit, peers=addresses), plan="etcd-leases-small")
+
     def test_lower_loads_after_the_last_one_are_for_many_units_too(
         self, unit: Unit, agent: ScriptedAgent
     ) -> None:
@@ -265,6 +275,15 @@ class TestStatus:
         results = unit.act("status", self.state(unit, agent), json=True)
         document = json.loads(results["json"])
         assert document["units"][OURS] == {"phase": "up", "held": 8000, "what": "leases", "p99_ms": 31.0}
+
+    def test_before_the_first_stage_nothing_is_counted_that_has_no_name(
+        self, unit: Unit, agent: ScriptedAgent
+    ) -> None:
+        run = held([OURS, OTHER])
+        progress = UnitProgress(stage=0, size=0, held=0, what="", p99_ms=None)
+        agent.word = unit.word(run, "ready", progress=progress)
+        results = unit.act("status", state_of(unit, run=run, peers={1: {}}))
+        assert results["units"].splitlines()[0] == "load-claimer/0: ready"
 
     def test_before_any_run(self, unit: Unit, agent: ScriptedAgent) -> None:
         assert unit.act("status", state_of(unit)) == {"status": "no run yet"}

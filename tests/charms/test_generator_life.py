@@ -114,9 +114,10 @@ class TestInstall:
         assert unit.machine.states[f"{unit.service}.service"] == "active"
 
     def test_the_agent_itself_is_understood(self, unit: Unit) -> None:
-        out = unit.run(unit.on.install(), state_of(unit))
+        out = unit.run(unit.on.install(), state_of(unit, access=secret(endpoints="http://127.0.0.1:1")))
         with real_agent(unit):
-            assert unit.run(unit.on.start(), out).unit_status == READY
+            begun = unit.run(unit.on.start(), out).unit_status
+        assert begun == testing.WaitingStatus("trying the login: etcd (at http://127.0.0.1:1)")
 
 
 EXHAUSTED = "Failed to enter waiting state: Too many open files"
@@ -430,6 +431,13 @@ class TestLogIn:
     def after(self, unit: Unit, agent: ScriptedAgent, problem: str, refused: bool) -> testing.State:
         agent.answers["access"] = lambda _: {"problem": problem, "refused": refused}
         return unit.agent_changed(state_of(unit, access=secret(**self.ACCESS)))
+
+    def test_in_progress_is_a_status_of_its_own_and_not_ready(self, unit: Unit, agent: ScriptedAgent) -> None:
+        agent.answers["access"] = lambda _: {"problem": "", "refused": False, "trying": True}
+        state = state_of(unit, access=secret(**self.ACCESS))
+        out = unit.run(unit.on.config_changed(), state)
+        assert out.unit_status == testing.WaitingStatus("trying the login: etcd (at http://192.0.2.7:2379)")
+        assert self.after(unit, agent, "", refused=False).unit_status == READY
 
     def test_is_the_agent_s_which_is_told_of_the_access_in_every_hook_between_runs(
         self, unit: Unit, agent: ScriptedAgent

@@ -9,6 +9,7 @@ from typing import Any
 import ops
 import pytest
 from ops import testing
+from tippingpoint_charm.relations.databag import reason
 from tippingpoint_charm.relations.databag import related as all_related
 
 from tests.charms import collector
@@ -170,3 +171,9 @@ def test_what_others_wrote_is_read_of_every_relation() -> None:
         manager.run()
 
     assert found == [3, 7]
+
+
+def test_a_refusal_without_a_text_is_still_a_whole_sentence() -> None:
+    """Juju 4.0.15 refuses to write to a relation that is gone, and says nothing."""
+    assert reason(ops.ModelError()) == reason(ops.ModelError("\n")) == "Juju gave no reason"
+    assert reason(ops.ModelError("ERROR permission\ndenied\n")) == "ERROR permission denied"

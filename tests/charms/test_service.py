@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import stat
 from pathlib import Path
 
@@ -136,6 +137,13 @@ class TestMachine:
     def test_no_program_at_all(self) -> None:
         with pytest.raises(MachineProblem, match=r"^no-such-program: No such file or directory$"):
             Machine().run("no-such-program")
+
+    def test_units_that_accept_no_connection_are_named(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            found = Machine().unanswered({"a/0": "127.0.0.1", "a/1": "127.0.0.2"}, port)
+        assert found == {"a/1": "no answer at 127.0.0.2: Connection refused"}
+        assert Machine().unanswered({}, port) == {}
 
     def test_users(self) -> None:
         assert Machine().user("root") == (0, 0)

@@ -36,10 +36,12 @@ async def log_in(section: Any) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a log-in: `problem` is empty if it succeeded; `refused` is as in TargetError."""
+    """The outcome of a log-in: `problem` is empty if it succeeded, or if it is still `trying`; `refused` is as in
+    TargetError."""
 
     problem: str = ""
     refused: bool = False
+    trying: bool = False
 
 
 class Admission:
@@ -70,7 +72,7 @@ class Admission:
         """
         if (target, files) != (self._target, self._files):
             self._target, self._files = dict(target), dict(files)
-            self._outcome = Outcome()
+            self._outcome = Outcome(trying=bool(target))
             self._cancel()
             if target:
                 self._task = asyncio.create_task(self._keep_trying())

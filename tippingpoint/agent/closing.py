@@ -13,7 +13,7 @@ from tippingpoint.units.shared_run import ABORTED
 def cut_in(turn: int) -> str:
     """Return the problem of a part that was cut in a turn (0: before the first)."""
     where = f"in turn {turn}" if turn else "before its first turn"
-    return f"cut: the unit's machine or agent was restarted {where}"
+    return f"the unit's machine or agent was restarted {where}"
 
 
 def close_cut(directory: Path, problem: str) -> tuple[Phase, str]:

@@ -44,8 +44,8 @@ class Orders(_Request):
 class AccessRequest(_Request):
     """How the configured target is reached between runs; the answer is the outcome of a log-in, which this may begin.
 
-    `problem` is why the log-in failed. It is empty if it succeeded or has not ended: then the charm is woken when it
-    ends. `refused` is whether other credentials would help.
+    `problem` is why the log-in failed, and empty if it succeeded. `trying` is whether the first one has not ended: the
+    charm is woken when it ends. `refused` is whether other credentials would help.
     """
 
     do: Literal["access"]

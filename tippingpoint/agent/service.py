@@ -175,7 +175,7 @@ class Agent:
     async def _access(self, access: requests.AccessRequest) -> dict[str, Any]:
         self._awaits = access.awaits
         known = self._admission.tell(access.target, access.files)
-        return {"problem": known.problem, "refused": known.refused}
+        return {"problem": known.problem, "refused": known.refused, "trying": known.trying}
 
     async def _leave(self, leave: requests.Leave) -> dict[str, Any]:
         run = self._state.run

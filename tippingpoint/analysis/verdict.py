@@ -31,6 +31,7 @@ from tippingpoint.util.durations import show_us
 from tippingpoint.util.quantities import show_quantity
 from tippingpoint.util.text import (
     choose,
+    place_of,
     show_amount,
     show_calls,
     show_list,
@@ -396,19 +397,31 @@ def _bottlenecks(findings: Findings) -> list[str]:
 
 def _gaps(checks: Iterable[Check], stages: Sequence[StageResult], unit: str) -> list[str]:
     """Return a line for each limit that could not be measured in some stages, and each reason why."""
-    missing: dict[tuple[str, str], list[str]] = {}
-    for check in checks:
-        if check.observed is None and check.size is not None:
+    kinds = {stage.number: stage.kind for stage in stages}
+    checked = list(checks)
+    in_storms = {
+        (check.operation, check.limit, check.size)
+        for check in checked
+        if check.observed is not None and check.stage is not None and kinds[check.stage] == "storm"
+    }
+    missing: dict[tuple[str, str], dict[tuple[str, str], list[str]]] = {}
+    for check in checked:
+        if check.observed is None and check.size is not None and check.stage is not None:
             of_figure = check.limit == FIGURE
             name = check.operation if of_figure else f"{check.operation} {check.limit}"
             why = f": {check.why}" if of_figure else ""
-            missing.setdefault((name, why), []).append(show_size(check.size))
-    return [
-        f"{name} was never measured{why}"
-        if len(sizes) == len(stages)
-        else f"{name} was not measured at {show_list(sizes)} {unit}{why}"
-        for (name, why), sizes in missing.items()
-    ]
+            of = place_of(kinds[check.stage])
+            stormed = of == place_of("ramp") and (check.operation, check.limit, check.size) in in_storms
+            places = missing.setdefault((name, why), {})
+            places.setdefault((of, " before the storm" if stormed else ""), []).append(show_size(check.size))
+    lines: list[str] = []
+    for (name, why), places in missing.items():
+        if sum(len(sizes) for sizes in places.values()) == len(stages):
+            lines.append(f"{name} was never measured{why}")
+            continue
+        where = [f"{of} {show_list(sizes)} {unit}{before}" for (of, before), sizes in places.items()]
+        lines.append(f"{name} was not measured {show_list(where)}{why}")
+    return lines
 
 
 def _judge_stages(findings: Findings, checks: list[Check]) -> tuple[Outcome, str]:

@@ -56,8 +56,14 @@ def show_calls(operation: str) -> str:
 def show_load(size: float, unit: str, kind: str = "ramp") -> str:
     """Return at which load something happened: at 4000 leases, in the storm of 4000 leases, while removing from 300
     units."""
-    of = {"storm": "in the storm of", "destroy": "while removing from", "recover": "back at"}.get(kind, "at")
-    return f"{of} {show_amount(size, unit)}"
+    return f"{place_of(kind)} {show_amount(size, unit)}"
+
+
+def place_of(kind: str) -> str:
+    """Return the words between what happened and the load of a stage of this kind: at, in the storm of."""
+    return {"storm": "in the storm of", "destroy": "while removing from", "recover": "back at"}.get(
+        kind, "at"
+    )
 
 
 def listed(text: str) -> list[str]:

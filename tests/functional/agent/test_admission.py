@@ -30,13 +30,14 @@ def agent(tmp_path: Path) -> Any:
 
 
 def told(agent: Agent, target: dict[str, Any], files: dict[str, str]) -> dict[str, Any]:
-    """What it says of a log-in that failed, once it is woken by it, as it was asked in two hooks."""
-    first = agent.ask("access", target=target, files=files)
-    if not first["problem"]:
-        until(agent.wake.exists)
-    return {
-        key: value for key, value in agent.ask("access", target=target, files=files).items() if key != "ok"
-    }
+    """What it says of a log-in that has ended, which wakes the charm."""
+
+    def ask() -> dict[str, Any]:
+        return agent.ask("access", target=target, files=files)
+
+    until(lambda: not ask()["trying"], "the end of a log-in")
+    assert agent.wake.exists()
+    return {key: value for key, value in ask().items() if key not in ("ok", "trying")}
 
 
 def test_an_etcd_with_users(new_etcd: Callable[..., EtcdLab], agent: Agent) -> None:
@@ -51,8 +52,7 @@ def test_an_etcd_with_users(new_etcd: Callable[..., EtcdLab], agent: Agent) -> N
     assert "authentication failed" in said["problem"]
     # when it is right, then nothing is said of it
     agent.wake.unlink()
-    files = {"etcd.yaml": yaml.safe_dump(right)}
-    assert agent.ask("access", target=target, files=files)["problem"] == ""
+    assert told(agent, target, {"etcd.yaml": yaml.safe_dump(right)}) == {"problem": "", "refused": False}
     # and it is let in by the time that another access has failed
     (port,) = free_ports(1)
     told(agent, {"kind": "etcd", "endpoints": [f"http://127.0.0.1:{port}"]}, {})

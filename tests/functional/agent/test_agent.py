@@ -328,7 +328,7 @@ def test_an_agent_that_crashed_closes_its_part_with_what_it_has(etcd: EtcdLab, t
         until(lambda: (word := agent.word()) and word.phase == "failed")
         # then its part has failed, and says why; what it has measured is there
         leader.hook()
-        assert leader.run.missing == {agent.unit: "cut: the unit's machine or agent was restarted in turn 1"}
+        assert leader.run.missing == {agent.unit: "the unit's machine or agent was restarted in turn 1"}
         assert agent.wake.exists()
         result = agent.result()
         assert result is not None
@@ -392,7 +392,7 @@ def test_a_crash_in_the_middle_of_making_ready_leaves_nothing(etcd: EtcdLab, tmp
         until(lambda: (word := agent.word()) and word.phase == "failed")
         word = agent.word()
         assert word is not None
-        assert word.problem == "cut: the unit's machine or agent was restarted before its first turn"
+        assert word.problem == "the unit's machine or agent was restarted before its first turn"
         until(lambda: nothing_left(etcd, leader.run.id))
 
 

@@ -67,15 +67,14 @@ def gone() -> TargetError:
 async def test_one_log_in_for_one_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with Door(tmp_path, monkeypatch, None) as door:
         # given an access that is told in every hook
-        assert door.admission.tell(TARGET, FILES) == Outcome()
-        await door.asked.wait()
-        await asyncio.sleep(0)
+        assert door.admission.tell(TARGET, FILES) == Outcome(trying=True)
+        await door.told.wait()
         for _ in range(3):
             assert door.admission.tell(TARGET, FILES) == Outcome()
         await asyncio.sleep(0)
-    # when it lets us in, then it was asked once, by a file for nobody else, which is gone, and nobody is woken
+    # when it lets us in, then it was asked once, by a file for nobody else, which is gone, and the charm is woken once
     assert door.knocks == [(FILES["etcd.yaml"], 0o600)]
-    assert (door.news, list(tmp_path.iterdir())) == (0, [])
+    assert (door.news, list(tmp_path.iterdir())) == (1, [])
 
 
 async def test_a_refusal_is_told_once_and_tried_again_ever_more_seldom(
@@ -117,7 +116,9 @@ async def test_other_credentials_are_tried_at_once(tmp_path: Path, monkeypatch: 
         await door.told.wait()
         assert door.admission.tell(TARGET, FILES).refused
         # when the secret has another password
-        assert door.admission.tell(TARGET, {"etcd.yaml": "username: u\npassword: right\n"}) == Outcome()
+        assert door.admission.tell(TARGET, {"etcd.yaml": "username: u\npassword: right\n"}) == Outcome(
+            trying=True
+        )
         await door.asked.wait()
         # and when there is no access any more, then nothing of it is left
         assert door.admission.tell({}, {}) == Outcome()

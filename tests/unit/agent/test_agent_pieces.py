@@ -193,7 +193,7 @@ def test_a_cut_part_is_closed_with_what_it_has(tmp_path: Path) -> None:
     assert close_cut(directory, problem) == ("failed", problem)
     manifest = Manifest.load(directory)
     assert (manifest.status, manifest.pid) == ("cut", None)
-    assert manifest.reason == "cut: the unit's machine or agent was restarted in turn 2"
+    assert manifest.reason == "the unit's machine or agent was restarted in turn 2"
     assert manifest.ended is not None
     # and once more says the same
     assert close_cut(directory, problem) == ("failed", problem)
@@ -208,7 +208,7 @@ def test_a_part_that_had_ended_stays_as_it_ended(tmp_path: Path) -> None:
 def test_a_part_that_has_not_begun_is_cut_too(tmp_path: Path) -> None:
     assert close_cut(tmp_path / "none", cut_in(0)) == (
         "failed",
-        "cut: the unit's machine or agent was restarted before its first turn",
+        "the unit's machine or agent was restarted before its first turn",
     )
 
 

@@ -616,6 +616,16 @@ def test_a_plan_without_thresholds_is_not_met_where_things_were_given_up(
         )
 
 
+def test_a_gap_before_a_storm_does_not_deny_what_was_measured_in_the_storm() -> None:
+    # Given a storm so early that no lease was to be extended before it
+    stages = [
+        made_stage(1, 1000, {"claim.ok": [5.0] * 100}),
+        made_stage(2, 1000, {"claim.ok": [5.0] * 100, "extend.ok": [5.0] * 100}, kind="storm"),
+    ]
+    verdict = analyse(made_run(stages, plan=EXTEND_P99)).verdict
+    assert verdict.reasons == ["extend p99 was not measured at 1000 leases before the storm"]
+
+
 class TestRateLimits:
     """A target that refuses calls until later makes them slow by a setting, not by its load."""
 

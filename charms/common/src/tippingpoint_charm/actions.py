@@ -24,7 +24,7 @@ from tippingpoint.util.text import nearest
 from tippingpoint_charm.access import find_access
 from tippingpoint_charm.agent import Agent, AgentAway, Refused
 from tippingpoint_charm.exchange import Exchange
-from tippingpoint_charm.machine import MachineProblem
+from tippingpoint_charm.machine import Machine, MachineProblem
 from tippingpoint_charm.parameters import Clean, Parameters, Report, Start, Status
 from tippingpoint_charm.peers import LARGEST_RUN, Peers
 from tippingpoint_charm.results import Results as Results
@@ -63,6 +63,9 @@ class ActingCharm(ops.CharmBase, ABC):
 
     workloads: ClassVar[Sequence[str]]
     """The workloads that it runs."""
+    port: ClassVar[int]
+    """The port of the exporter."""
+    machine: ClassVar[Machine] = Machine()
     agent: Agent
     peers: Peers
     exchange: Exchange
@@ -122,9 +125,11 @@ class Actions(ops.Object):
             raise UserError("plan", plan.name, f"a plan that fits into {max(0, room)} characters ({size})")
         charm.exchange.write_run(run, "start plan=NAME")
         charm.exchange.update()
+        silent = charm.machine.unanswered(charm.peers.addresses(), charm.port)
         return {
             "run": run.id,
             "units": str(len(units)),
+            **({"silent": "; ".join(f"{unit}: {why}" for unit, why in silent.items())} if silent else {}),
             "follow": verbatim(f"juju run {charm.app.name}/leader status"),
             "then": verbatim(f"juju run {charm.app.name}/leader report run={run.id}"),
         }
@@ -247,7 +252,8 @@ def _said(run: SharedRun, unit: str, word: UnitWord | None) -> dict[str, Any]:
         said = {"phase": word.phase}
         if word.problem:
             said["problem"] = word.problem
-        if word.progress is not None and word.phase not in ("over", "failed"):
+        # What is held has no name before the first stage.
+        if word.progress is not None and word.progress.what and word.phase not in ("over", "failed"):
             said["held"] = word.progress.held
             said["what"] = word.progress.what
             said["p99_ms"] = word.progress.p99_ms

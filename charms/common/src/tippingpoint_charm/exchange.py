@@ -31,8 +31,9 @@ from tippingpoint_charm.machine import Machine, MachineProblem
 from tippingpoint_charm.peers import NAME as PEERS
 from tippingpoint_charm.peers import Peers, now_by_reference
 from tippingpoint_charm.relations import scale_run
-from tippingpoint_charm.relations.databag import NotThere
+from tippingpoint_charm.relations.databag import NotThere, reason
 from tippingpoint_charm.service import USER, Service
+from tippingpoint_charm.status import Login
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +127,7 @@ class Exchange(ops.Object):
                 run = lose(run, self._charm.unit.name)
                 self._peers.write_run(run)
         except ops.ModelError as gone:  # this unit may have left the relation already
-            logger.warning("the last word of this unit was not published: %s", gone)
+            logger.warning("the last word of this unit was not published: %s", reason(gone))
         scale_run.publish(self._charm, run, self.word, self.result)
 
     def keep_last_word(self, unit: ops.Unit | None) -> None:
@@ -253,15 +254,20 @@ class Exchange(ops.Object):
             for name, value in access.fields.items()
         }
 
-    def try_access(self, access: TargetAccess) -> tuple[str, bool]:
-        """Have the agent log in if the access is new. Return why the last login failed, and whether it was refused.
+    def try_access(self, access: TargetAccess) -> Login:
+        """Have the agent log in if the access is new, and return how that went.
+
         If the access awaits something, the agent wakes the charm until that has arrived.
         """
         try:
             known = self._agent.ask("access", target=access.target, files=access.files, awaits=access.awaits)
         except (AgentAway, Refused):  # an older agent, or it just stopped
-            return "", False
-        return " ".join(str(known.get("problem") or "").split()), known.get("refused") is True
+            return Login()
+        return Login(
+            problem=" ".join(str(known.get("problem") or "").split()),
+            refused=known.get("refused") is True,
+            trying=known.get("trying") is True,
+        )
 
     def lend_credentials(self) -> None:
         """Write the credentials of the last run's target again, so that its remains can be removed."""

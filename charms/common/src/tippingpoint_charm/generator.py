@@ -22,7 +22,7 @@ from tippingpoint_charm.access import find_access
 from tippingpoint_charm.actions import ActingCharm, Actions
 from tippingpoint_charm.agent import Agent, AgentAway, Refused
 from tippingpoint_charm.exchange import Exchange
-from tippingpoint_charm.machine import Machine, MachineProblem
+from tippingpoint_charm.machine import MachineProblem
 from tippingpoint_charm.peers import NAME as PEERS
 from tippingpoint_charm.peers import Peers
 from tippingpoint_charm.preparing import Preparation
@@ -52,9 +52,6 @@ class GeneratorCharm(ActingCharm):
     on = GeneratorEvents()  # pyright: ignore[reportAssignmentType]  (as ops documents it)
 
     settings: ClassVar[type[Settings]]
-    port: ClassVar[int]
-    """The port of the exporter."""
-    machine: ClassVar[Machine] = Machine()
     leaves_within: ClassVar[float] = 120.0
     """Seconds that a unit being removed has to clean up the target."""
 
@@ -306,8 +303,8 @@ class GeneratorCharm(ActingCharm):
         elif not now.problem and not now.away:
             now.left = "" if self.exchange.word is None else self.exchange.word.left
             now.access = find_access(self, settings.target)
-            now.shut_out, refused = self.exchange.try_access(now.access)
-            if refused:
+            now.login = self.exchange.try_access(now.access)
+            if now.login.refused:
                 source = now.access.source
                 now.mend = how_to_update(self, source) if source == "credentials" else source
             now.lacking = self.lacking() or scale_run.problem(self)

@@ -6,12 +6,15 @@ import grp
 import json
 import pwd
 import shutil
+import socket
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
 _GOAL_STATE_WITHIN = 10.0
 _PACKAGES_WITHIN = 60.0
+_ANSWERS_WITHIN = 3.0
 
 
 class MachineProblem(Exception):
@@ -66,6 +69,26 @@ class Machine:
         except MachineProblem:
             return ""
         return " ".join(said.split())[:200]
+
+    def unanswered(self, addresses: Mapping[str, str], port: int) -> dict[str, str]:
+        """Return why units do not accept a connection at this port, by unit; none of a unit that does.
+
+        `addresses` are IP addresses by unit. All are tried at the same time.
+        """
+        from concurrent.futures import ThreadPoolExecutor
+
+        def try_one(address: str) -> str:
+            try:
+                socket.create_connection((address, port), timeout=_ANSWERS_WITHIN).close()
+            except TimeoutError:
+                return f"no answer at {address} within {_ANSWERS_WITHIN:g} s"
+            except OSError as problem:
+                return f"no answer at {address}: {problem.strerror or problem}"
+            return ""
+
+        with ThreadPoolExecutor(max(1, min(64, len(addresses)))) as pool:
+            found = dict(zip(addresses, pool.map(try_one, addresses.values()), strict=True))
+        return {unit: why for unit, why in found.items() if why}
 
     def units_to_stay(self) -> set[str] | None:
         """Return the units of the application that Juju means to keep, by `goal-state`; None if unknown.

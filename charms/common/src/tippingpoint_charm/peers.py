@@ -79,6 +79,14 @@ class Peers(ops.Object):
         found = self._machine.units_to_stay() or set()
         return found if self._charm.unit.name in found else set()
 
+    def addresses(self) -> dict[str, str]:
+        """Return the addresses of the other units, as Juju publishes them; those without one are left out."""
+        relation = self.relation
+        if relation is None:
+            return {}
+        found = {unit.name: of_unit(relation, unit).get("ingress-address", "") for unit in self.others}
+        return {unit: address for unit, address in found.items() if address}
+
     # -- the run -------------------------------------------------------------------------------------
 
     @property

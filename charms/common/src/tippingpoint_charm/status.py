@@ -16,6 +16,15 @@ LEGIBLE = 100
 """The number of characters of a status that are always visible."""
 
 
+@dataclass(frozen=True)
+class Login:
+    """How the last login to the target went; `problem` is empty if it did not fail, or is still `trying`."""
+
+    problem: str = ""
+    refused: bool = False
+    trying: bool = False
+
+
 @dataclass
 class Situation:
     """The facts that a unit's status depends on."""
@@ -35,8 +44,8 @@ class Situation:
     """Why this unit cannot reach the target of the current run."""
     access: TargetAccess | None = None
     """The access to the configured target."""
-    shut_out: str = ""
-    """Why the last login to the target failed; empty if it did not fail, or was not tried yet."""
+    login: Login = Login()
+    """How the last login to the target went."""
     mend: str = ""
     """If the login was refused, the command or relation that gives other credentials."""
     left: str = ""
@@ -72,9 +81,11 @@ def _status_of(now: Situation) -> ops.StatusBase:
     if missing:
         return ops.BlockedStatus(missing)
     if now.mend:
-        return ops.BlockedStatus(f"{now.mend}: {now.shut_out}")
-    if now.shut_out:
-        return ops.WaitingStatus(f"{now.access.kind} cannot be reached: {now.shut_out}")
+        return ops.BlockedStatus(f"{now.mend}: {now.login.problem}")
+    if now.login.trying:
+        return ops.WaitingStatus(f"trying the login: {now.access.kind} ({where(now.access)})")
+    if now.login.problem:
+        return ops.WaitingStatus(f"{now.access.kind} cannot be reached: {now.login.problem}")
     left = f"{now.left}; " if now.left else ""
     return ops.ActiveStatus(f"{left}ready: {now.access.kind} ({where(now.access)}){_last(now.run)}")
 

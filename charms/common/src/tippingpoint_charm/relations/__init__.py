@@ -11,6 +11,7 @@ from collections.abc import Callable
 import ops
 
 from tippingpoint_charm.relations import cos_agent, etcd, grafana, keystone, lxd, metrics, scale_run
+from tippingpoint_charm.relations.databag import reason
 
 __all__ = ["publish_all"]
 
@@ -35,4 +36,4 @@ def publish_all(charm: ops.CharmBase, *, port: int, projects: str = "") -> None:
         try:
             publish()
         except ops.ModelError as refused:  # such as a secret granted to a relation that was removed
-            logger.warning("relations: %s", refused)
+            logger.warning("relations: %s", reason(refused))

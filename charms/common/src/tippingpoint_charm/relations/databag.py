@@ -92,7 +92,12 @@ def send(relation: ops.Relation, entity: ops.Unit | ops.Application, content: Ma
     try:
         write(relation, entity, content)
     except ops.ModelError as refused:  # such as a relation that is gone, or leadership lost while we write
-        logger.warning("%s:%s: nothing was written: %s", relation.name, relation.id, refused)
+        logger.warning("%s:%s: nothing was written: %s", relation.name, relation.id, reason(refused))
+
+
+def reason(refused: ops.ModelError) -> str:
+    """Return why Juju refused something, in one line. Juju 4.0.15 often gives no text."""
+    return " ".join(str(refused).split()) or "Juju gave no reason"
 
 
 def host_and_port(name: str, host: str, port: str) -> str:
