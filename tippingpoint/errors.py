@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 LONGEST_VALUE = 120
 """The most characters of a refused value that a message quotes."""
 LONGEST_TEXT = 2000
@@ -10,13 +12,20 @@ LONGEST_TEXT = 2000
 
 LONGEST_LINE = 400
 """The most characters of a text from the other side."""
+_LOGIN = re.compile(r"(?<=://)\S*@")
 
 
 def one_line(text: str, longest: int = LONGEST_LINE) -> str:
-    """Return a text from the other side as one line of bounded length, without control characters."""
-    words = " ".join(text[: 10 * longest].split())  # bounded, as the text may be 50 MB
+    """Return a text from the other side as one line of bounded length, without control characters and logins of
+    URLs."""
+    words = without_logins(" ".join(text[: 10 * longest].split()))  # bounded, as the text may be 50 MB
     line = words if words.isprintable() else "".join(map(_shown, words))
     return line if len(line) <= longest else line[: longest - 3] + "..."
+
+
+def without_logins(text: str) -> str:
+    """Return a text without the users and passwords of URLs in it."""
+    return _LOGIN.sub("...@", text) if "://" in text else text
 
 
 def _shown(mark: str) -> str:

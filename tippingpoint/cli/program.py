@@ -16,15 +16,19 @@ from typing import NoReturn, cast
 
 from tippingpoint import __version__
 from tippingpoint.cli.arguments import COMMANDS
-from tippingpoint.errors import Refused, TargetError, UserError
+from tippingpoint.errors import Refused, TargetError, UserError, without_logins
 from tippingpoint.util.exit_codes import BAD_INPUT, INTERRUPTED, MET, TARGET_FAILED
 from tippingpoint.util.importing import importing
+from tippingpoint.util.process import check_limits, lack_of
+from tippingpoint.util.secret_words import without_secrets
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print one line, as for every other refusal."""
-        self.exit(BAD_INPUT, f"{self.prog}: {message}\n")
+        if message.startswith("unrecognized arguments: "):  # such as --password and what follows it
+            message = without_secrets(message)
+        self.exit(BAD_INPUT, f"{self.prog}: {without_logins(message)}\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -71,9 +75,16 @@ def build_parser(commands: Sequence[str] = tuple(COMMANDS)) -> argparse.Argument
 def _do(options: argparse.Namespace) -> int:
     """Carry out what was asked, in the command's module; returns the exit code."""
     name = "import_" if options.command == "import" else options.command
-    with importing():
-        module = importlib.import_module(f"tippingpoint.cli.{name}")
-    return cast(int, module.do(options))
+    check_limits()
+    try:
+        with importing():
+            module = importlib.import_module(f"tippingpoint.cli.{name}")
+        return cast(int, module.do(options))
+    except (MemoryError, OSError, ImportError, RuntimeError) as problem:
+        lacking = lack_of(problem)
+        if lacking is None:
+            raise
+        raise lacking from None
 
 
 def _survive_narrow_encodings() -> None:

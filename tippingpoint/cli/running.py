@@ -17,6 +17,7 @@ from tippingpoint.run.progress import ConsoleProgress
 from tippingpoint.run.resume import TakenUp
 from tippingpoint.run.runner import Runner
 from tippingpoint.util.importing import importing
+from tippingpoint.util.secret_words import NOT_SHOWN, is_secret
 
 if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
     from tippingpoint.monitoring.prometheus import Prometheus
@@ -45,7 +46,10 @@ def _figures(plan: Plan, options: argparse.Namespace) -> tuple[RunFigures, Prome
     if not options.prometheus:
         for option, value in of_login.items():
             if value:
-                raise UserError(option, str(value), "--prometheus too")
+                shown = (
+                    NOT_SHOWN if is_secret(option) else str(value)
+                )  # --password is short for --password-file
+                raise UserError(option, shown, "--prometheus too")
         return None
     if not figures_of(plan):
         raise UserError(

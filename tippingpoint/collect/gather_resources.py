@@ -26,6 +26,7 @@ from tippingpoint.collect.runs import Runs
 from tippingpoint.collect.sandbox import as_user_with_a_place, give_way, how_it_ended, judge
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.rundir.resources import LARGEST_FILE, Resources
+from tippingpoint.util.process import protect
 
 SECONDS = 300.0
 """The most seconds of gathering: its queries have two minutes (resources.GATHER_WITHIN), and the run has to be
@@ -49,6 +50,7 @@ class Asked(BaseModel):
 
 def main() -> None:
     """With a directory and a user, oversee the whole; without, write what Prometheus has to standard output."""
+    protect()
     if len(sys.argv) == 3:
         _oversee(Path(sys.argv[1]), sys.argv[2])
     else:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple, cast
 
 from pydantic import BaseModel, ValidationError
 
 from tippingpoint.errors import UserError
+from tippingpoint.util.secret_words import NOT_SHOWN, is_secret, without_secrets
 from tippingpoint.util.text import nearest
 
 _EXPLAINS_OTHERS = {"extra_forbidden": 1}
@@ -26,18 +28,19 @@ def explained(problem: ValidationError, plan: type[BaseModel], target: type[Base
         key=lambda error: 0 if _is_no_mapping(error) else _EXPLAINS_OTHERS.get(error["type"], _NOTHING),
     )
     path = tuple(part for part in _written(error["loc"], plan, target) if part != "[key]")
-    field = without_login(" ".join(".".join(str(part) for part in path).split()))[:120] or "plan"
-    value = _shown(error["input"])
+    field = written(" ".join(".".join(str(part) for part in path).split()))[:120] or "plan"
+    value = NOT_SHOWN if any(is_secret(str(part)) for part in path) else _shown(error["input"])
     if _is_no_mapping(error):
         return UserError(field, value, "a mapping")
     if error["type"] == "unknown_kind":
         found = error.get("ctx", {})
-        return UserError(".".join([*map(str, path), found["field"]]), found["kind"], found["accepted"])
+        named = ".".join([*map(str, path), found["field"]])
+        return UserError(named, _shown(found["kind"]), found["accepted"])
     if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
         found = error.get("ctx", {})
         known = ", ".join(map(str, _walked(error["loc"], plan, target).choices))
         name = str(found.get("discriminator")).strip("'")
-        return UserError(f"{field}.{name}", found.get("tag", "missing"), f"one of {known}")
+        return UserError(f"{field}.{name}", _shown(found.get("tag", "missing")), f"one of {known}")
     if error["type"] == "extra_forbidden":
         known = _fields_at(error["loc"][:-1], plan, target)
         return UserError(field, value, f"one of {', '.join(known)}{nearest(str(path[-1]), known)}")
@@ -48,6 +51,7 @@ def explained(problem: ValidationError, plan: type[BaseModel], target: type[Base
         if ": expected " in message:  # a model's own check names the field and the value itself
             inside, accepted = message.split(": expected ", 1)
             name, _, shown = inside.partition(": ")
+            shown = NOT_SHOWN if is_secret(name) and shown else written(shown)
             return UserError(".".join([*map(str, path), name]), shown or "given", accepted)
         return UserError(field, value, message)
     accepted = str(error["msg"]).removeprefix("Input should be ").lower()
@@ -67,9 +71,26 @@ def _shown(value: object) -> str:
     brief.maxlevel = 3
     brief.maxstring = brief.maxother = 120
     try:
-        return without_login(value if isinstance(value, str) else brief.repr(value))
+        return written(value) if isinstance(value, str) else without_login(brief.repr(_hidden(value)))
     except ValueError:  # Python prints no number of more than a few thousand digits
         return "a number too long to show"
+
+
+def _hidden(value: object, deep: int = 4) -> object:
+    """A value without what its own keys call a secret, as deep as it is shown."""
+    if isinstance(value, dict) and deep:
+        fields = islice(cast("dict[object, object]", value).items(), 10)
+        return {
+            key: NOT_SHOWN if is_secret(str(key)) else _hidden(inside, deep - 1) for key, inside in fields
+        }
+    if isinstance(value, list) and deep:
+        return [_hidden(inside, deep - 1) for inside in islice(cast("list[object]", value), 10)]
+    return written(value) if isinstance(value, str) else cast(object, value)
+
+
+def written(text: str) -> str:
+    """A text of the user's for an error message, without anything that may be a password."""
+    return without_secrets(without_login(text))
 
 
 def without_login(text: str) -> str:

@@ -22,7 +22,7 @@ from tippingpoint.errors import UserError
 from tippingpoint.plan.base import BasePlan
 from tippingpoint.plan.claim import ClaimPlan, Stage
 from tippingpoint.plan.cts import CtsPlan, CtsStage
-from tippingpoint.plan.explain import explained, without_login
+from tippingpoint.plan.explain import explained, written
 from tippingpoint.plan.grow import GrowPlan, GrowStage
 from tippingpoint.plan.kinds import (
     DEFAULT,
@@ -39,6 +39,8 @@ from tippingpoint.plan.spawn import SpawnPlan, SpawnStage
 
 # YAML's own constructors raise these on values that only look like theirs, such as the date 2001-99-99.
 _NO_YAML = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+_QUOTED = re.compile(r"'.*'|\".*\"")
 
 Plan = ClaimPlan | SpawnPlan | GrowPlan | CtsPlan
 """A validated plan: `workload.kind` says which."""
@@ -150,7 +152,7 @@ def parse_plan(text: str, overrides: Sequence[str] = (), source: str = "plan") -
     try:
         document = read_yaml(text)
     except ValueError as problem:
-        raise UserError(source, without_login(str(problem)), "a plan in YAML") from None
+        raise UserError(source, written(str(problem)), "a plan in YAML") from None
     if not isinstance(document, dict):
         found = "empty" if document is None else "a list" if isinstance(document, list) else "a single value"
         raise UserError(source, found, "a mapping of plan fields")
@@ -185,9 +187,17 @@ def read_yaml(text: str) -> object:
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except _NO_YAML as problem:
-        raise ValueError(
-            " ".join(str(problem).split()) or "a value that is not what its tag says"
-        ) from problem
+        raise ValueError(_why(problem)) from problem
+
+
+def _why(problem: Exception) -> str:
+    """Why a text is no YAML: without the lines that PyYAML quotes, which may have a password."""
+    if isinstance(problem, yaml.MarkedYAMLError) and problem.problem_mark is not None:
+        mark = problem.problem_mark
+        words = " ".join(f"{problem.context or ''} {problem.problem or ''}".split())
+        return f"{_QUOTED.sub('...', words)} in line {mark.line + 1}, column {mark.column + 1}"
+    said = _QUOTED.sub("...", " ".join(str(problem).split()))
+    return said or "a value that is not what its tag says"
 
 
 def load_plan(name: str, overrides: Sequence[str] = ()) -> Plan:
@@ -199,12 +209,12 @@ def _override(fields: dict[str, Any], override: str) -> None:
     """Apply `workload.renew_time=10s` or `stages.0.leases=50`; the value is read as YAML."""
     key, equals, text = override.partition("=")
     if not equals or not key:
-        raise UserError("--set", without_login(override), "key=value, such as workload.renew_time=10s")
+        raise UserError("--set", written(override), "key=value, such as workload.renew_time=10s")
     try:
         value = read_yaml(text)
     except ValueError as problem:
         if not isinstance(problem.__cause__, yaml.YAMLError):
-            raise UserError("--set", without_login(override), f"a value in YAML ({problem})") from None
+            raise UserError("--set", written(override), f"a value in YAML ({problem})") from None
         value = text  # no YAML at all, such as a description with a colon
     *parents, last = key.split(".")
     place: Any = fields
@@ -222,12 +232,12 @@ def _override(fields: dict[str, Any], override: str) -> None:
 
 def _item(place: Any, index: str, override: str) -> Any:
     if not isinstance(place, list):
-        raise UserError("--set", without_login(override), f"a key of the plan ({index} is inside a value)")
+        raise UserError("--set", written(override), f"a key of the plan ({index} is inside a value)")
     items = cast(list[Any], place)
     if not items:
         raise UserError(
-            "--set", without_login(override), f"another key, as the list has no position {index}: it is empty"
+            "--set", written(override), f"another key, as the list has no position {index}: it is empty"
         )
     if not re.fullmatch("[0-9]{1,9}", index) or int(index) >= len(items):
-        raise UserError("--set", without_login(override), f"a position from 0 to {len(items) - 1}")
+        raise UserError("--set", written(override), f"a position from 0 to {len(items) - 1}")
     return items[int(index)]

@@ -51,6 +51,7 @@ from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.rundir.standstills import PULSE, TOLD, Cause, CauseFinder
 from tippingpoint.rundir.tags import LOOP_LAG
 from tippingpoint.targets.registry import target_of
+from tippingpoint.util.process import protect
 from tippingpoint.workloads.claim.workload import RELEASE_WITHIN
 from tippingpoint.workloads.load import (
     OWED,
@@ -482,6 +483,7 @@ async def _end(worker: _Worker, commands: Commands, release: bool) -> None:
 
 def main() -> None:
     """Run one worker on standard input and output."""
+    protect()
     # Ctrl-C on the terminal is for the runner, which then ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()  # modules live as long as the process

@@ -9,12 +9,14 @@ import errno
 import os
 import select
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 import yaml
 
 from tippingpoint.errors import UserError
+from tippingpoint.util.secret_words import NOT_SHOWN, is_secret
 
 LARGEST_FILE = 1 << 20
 """The most bytes of a file; a juju client's store of a thousand controllers is smaller."""
@@ -52,9 +54,17 @@ def read_text(place: str, path: Path, accepted: str, *, private: bool = False) -
                 raise UserError(place, str(path), f"{accepted}, at most {LARGEST_FILE >> 20} MiB")
             return content.decode()
     except OSError as problem:
-        raise UserError(place, str(path), f"{accepted} ({problem.strerror})") from None
+        raise UserError(place, _shown(place, path), f"{accepted} ({problem.strerror})") from None
     except ValueError:  # not UTF-8, or a NUL in the path
-        raise UserError(place, repr(str(path)), f"{accepted}, as UTF-8 text") from None
+        raise UserError(place, repr(_shown(place, path)), f"{accepted}, as UTF-8 text") from None
+
+
+def _shown(place: str, path: Path) -> str:
+    """Return a path for a message; a token or password that was given in place of its file is not shown."""
+    with suppress(OSError, ValueError):
+        if not is_secret(place) or os.path.lexists(path) or (path.is_absolute() and path.parent.is_dir()):
+            return str(path)
+    return NOT_SHOWN
 
 
 def _await_writer(pipe: int) -> None:

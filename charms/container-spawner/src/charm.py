@@ -12,6 +12,8 @@ from tippingpoint_charm.parameters import EvictMember, Parameters, Start
 from tippingpoint_charm.preparing import Preparation
 from tippingpoint_charm.settings import Settings, read_settings, targets_of
 
+from tippingpoint.util.process import leave_no_core
+
 
 class SpawnSettings(Settings):
     """The options, with the targets that can create things."""
@@ -62,4 +64,5 @@ class ContainerSpawnerCharm(GeneratorCharm):
 
 
 if __name__ == "__main__":
+    leave_no_core()  # hooks hold secrets
     ops.main(ContainerSpawnerCharm)

@@ -11,6 +11,7 @@ from tippingpoint_charm.results import verbatim
 from tippingpoint_charm.settings import Settings, targets_of
 
 from tippingpoint.units.shared_run import ask_storm
+from tippingpoint.util.process import leave_no_core
 
 
 class ClaimSettings(Settings):
@@ -38,4 +39,5 @@ class LoadClaimerCharm(GeneratorCharm):
 
 
 if __name__ == "__main__":
+    leave_no_core()  # hooks hold secrets
     ops.main(LoadClaimerCharm)

@@ -41,6 +41,7 @@ from tippingpoint.errors import UserError
 from tippingpoint.monitoring.scrape.jobs import ScrapeAccess
 from tippingpoint.monitoring.scrape.relation import application_of
 from tippingpoint.monitoring.selecting import applications
+from tippingpoint.util.process import leave_no_core
 from tippingpoint.util.secret_keys import Keys
 
 logger = logging.getLogger(__name__)
@@ -408,4 +409,5 @@ class MetricsCollectorCharm(ActingCharm):
 
 
 if __name__ == "__main__":
+    leave_no_core()  # hooks hold secrets
     ops.main(MetricsCollectorCharm)

@@ -28,6 +28,7 @@ from tippingpoint.collect.runs import Runs
 from tippingpoint.errors import UserError
 from tippingpoint.util.exit_codes import BAD_INPUT
 from tippingpoint.util.network_errors import in_words
+from tippingpoint.util.process import leave_no_core
 from tippingpoint.util.systemd_notify import serve_until
 
 MOST_CONNECTIONS = 400
@@ -44,6 +45,7 @@ def main() -> None:
     """Serve until a signal ends it; exits with 2 for bad input."""
     asked = _arguments().parse_args()
     os.umask(0o077)
+    leave_no_core()
     try:
         asyncio.run(_serve(asked))
     except UserError as refused:

@@ -29,6 +29,7 @@ _COPY = re.compile(rf"{COPIES}/([0-9a-f]{{16}})")
 
 HARDENED = """\
 NoNewPrivileges=yes
+LimitCORE=0
 CapabilityBoundingSet=
 AmbientCapabilities=
 ProtectSystem=strict
