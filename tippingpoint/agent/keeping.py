@@ -9,7 +9,6 @@ gathered/ID/digests/       the result of each unit, by its name with a - for the
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from tippingpoint.errors import UserError
 from tippingpoint.run.cleaning import clean_run
+from tippingpoint.rundir.files import replace_file
 from tippingpoint.rundir.ledger import entries
 from tippingpoint.units.shared_run import SharedRun, UnitWord
 from tippingpoint.workloads.load import OnProgress, untold
@@ -138,11 +138,9 @@ class Keeping:
 
 def _write(path: Path, text: str) -> None:
     """Replace a file atomically."""
-    fresh = path.with_name(path.name + ".new")
     try:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        fresh.write_text(text, encoding="utf-8")
-        os.replace(fresh, path)
+        replace_file(path, text)
     except OSError as problem:
         raise UserError(
             "--state", str(path), f"a directory with free disk space ({problem.strerror})"

@@ -12,6 +12,7 @@ from tippingpoint.analysis.analyse import analyse
 from tippingpoint.errors import UserError
 from tippingpoint.report import RunFormat, render_report
 from tippingpoint.report.document import build_document
+from tippingpoint.rundir.files import replace_file
 from tippingpoint.rundir.results import load_run
 from tippingpoint.units.digest import read_digest
 from tippingpoint.units.merge import gather
@@ -69,5 +70,5 @@ def write_reports(
     document = build_document(analysis)
     texts: dict[RunFormat, str] = {name: render_report(document, name) for name in FILES}
     for name, text in texts.items():
-        (directory / FILES[name]).write_text(text, encoding="utf-8")
+        replace_file(directory / FILES[name], text)
     return Written(texts[format], directory / FILES[format], analysis.verdict.label)

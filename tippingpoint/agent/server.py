@@ -40,8 +40,11 @@ class Server:
             there = undo.enter_context(socket.socket(socket.AF_UNIX))
             try:
                 fresh.unlink(missing_ok=True)
-                there.bind(str(fresh))
-                os.chmod(fresh, 0o660)
+                before = os.umask(0o117)  # whatever takes its place meanwhile gets no mode of ours
+                try:
+                    there.bind(str(fresh))
+                finally:
+                    os.umask(before)
                 there.listen(128)
                 fresh.replace(self._path)  # it appears only once it answers, with its mode set
             except OSError as problem:

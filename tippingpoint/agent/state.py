@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from tippingpoint.agent.prometheus import PrometheusAccess
 from tippingpoint.errors import UserError
+from tippingpoint.rundir.files import replace_file
 from tippingpoint.units.search_words import ClearHold, ProbeReport
 from tippingpoint.units.shared_run import SharedRun
 
@@ -58,14 +59,8 @@ class State(BaseModel):
 
     def save(self, directory: Path) -> None:
         """Replace the file and sync it to disk; raises UserError without disk space."""
-        fresh = directory / f"{FILE}.new"
         try:
-            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with open(fd, "w", encoding="utf-8") as file:
-                file.write(self.model_dump_json())
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(directory / FILE)
+            replace_file(directory / FILE, self.model_dump_json(), mode=0o600, sync=True)
         except OSError as problem:
             raise UserError("--state", str(directory), f"a writable directory ({problem.strerror})") from None
 
@@ -82,7 +77,7 @@ def lock(directory: Path) -> contextlib.ExitStack:
     """Lock a state directory until this is closed or the process ends; raises UserError if another agent uses it."""
     held = contextlib.ExitStack()
     try:
-        fd = os.open(directory / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(directory / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         held.callback(os.close, fd)
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -20,6 +20,7 @@ from tippingpoint.monitoring.selecting import read_matchers
 from tippingpoint.report import write_report
 from tippingpoint.report.sections.cautions import gap_lines
 from tippingpoint.run.progress import ConsoleProgress
+from tippingpoint.rundir.held import HeldDirectory
 from tippingpoint.rundir.resources import FILE as RESOURCES
 from tippingpoint.rundir.resources import Resources, write_resources
 from tippingpoint.rundir.results import RunData, add_resources, load_run
@@ -33,15 +34,17 @@ def do(options: argparse.Namespace) -> int:
     run = load_run(options.run)
     if run.manifest.status == "running":
         raise UserError("run", str(options.run), "one that has ended: it is still running")
+    held = HeldDirectory.open(options.run, follow=True)  # gathering takes minutes
     gathered = uvloop.run(_gather(run, prometheus, selector))
     if not gathered.figures:
         why = gathered.missing[0][1] if gathered.missing else "there is no query pack for this target"
         among = f" (of the series that --only {options.only} selects)" if selector else ""
         print(f"tippingpoint: nothing was gathered: {why}{among}", file=sys.stderr)
         return TARGET_FAILED
-    write_resources(run.directory, gathered)
+    write_resources(held.inside, gathered)
     add_resources(run, gathered)
-    page = keep_report(run, write_report(analyse(run), "html"))
+    page = keep_report(run, write_report(analyse(run), "html"), held)
+    held.close()
     if options.json:
         print(json.dumps(_summary(gathered, run.directory, page), indent=2, ensure_ascii=False))
         return MET

@@ -11,8 +11,10 @@ from rich.markup import escape
 
 from tippingpoint.analysis.analyse import Analysis, analyse
 from tippingpoint.cli.page import keep_report
+from tippingpoint.errors import UserError
 from tippingpoint.report import render_report
 from tippingpoint.report.document import build_document
+from tippingpoint.rundir.held import HeldDirectory
 from tippingpoint.rundir.results import load_run
 
 _COLOURS = {"met": "green", "missed": "red", "withheld": "yellow", "failed": "red"}
@@ -20,9 +22,15 @@ _COLOURS = {"met": "green", "missed": "red", "withheld": "yellow", "failed": "re
 
 def print_outcome(directory: Path, *, as_json: bool) -> int:
     """Write the report of the run in a directory and print the result; returns the verdict's exit code."""
+    try:
+        held = HeldDirectory.open(directory)
+    except OSError as problem:
+        accepted = f"the run's directory, as the run left it ({problem.strerror})"
+        raise UserError("--out", str(directory), accepted) from None
     analysis = analyse(load_run(directory))
     document = build_document(analysis)
-    page = keep_report(analysis.run, render_report(document, "html"))
+    page = keep_report(analysis.run, render_report(document, "html"), held)
+    held.close()
     said = render_report(document, "json") if as_json else _said(analysis, page)
     with contextlib.suppress(OSError):  # the exit code is the run's even where the output failed
         sys.stdout.write(said)

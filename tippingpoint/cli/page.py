@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from tippingpoint.rundir.files import replace_file
+from tippingpoint.rundir.held import HeldDirectory
 from tippingpoint.rundir.results import RunData
 
+_FILE = "report.html"
 
-def keep_report(run: RunData, page: str) -> Path | None:
-    """Write the report beside the run's journals, else where there is room; None when there is none."""
-    for path in (run.directory / "report.html", Path(tempfile.gettempdir()) / f"{run.manifest.id}.html"):
-        try:
-            replace_file(path, page)
-        except OSError:
-            continue
-        return path
+
+def keep_report(run: RunData, page: str, held: HeldDirectory) -> Path | None:
+    """Write the report beside the run's journals, in its directory as it is `held`, else where there is room; None
+    when there is none."""
+    with suppress(OSError):
+        replace_file(held.inside / _FILE, page)
+        return run.directory / _FILE
+    with suppress(OSError):
+        return _elsewhere(f"{run.manifest.id}-", page)
     return None
+
+
+def _elsewhere(prefix: str, page: str) -> Path:
+    """Write the report to a file that nobody can have made before: others may write to that directory."""
+    file, name = tempfile.mkstemp(".html", prefix)
+    try:
+        with open(file, "w", encoding="utf-8") as opened:
+            opened.write(page)
+    except OSError:
+        os.unlink(name)
+        raise
+    return Path(name)

@@ -15,9 +15,11 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, ValidationError
 
 from tippingpoint.plan.fields import StageKind
+from tippingpoint.rundir.files import replace_file
 from tippingpoint.units.shared_run import Figure, Line, Number, SharedRun, Unit, UnitWord, silent_after
 
 FILE = "course.jsonl"
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 LARGEST = 4 << 20
 """Bytes of the file, some 20,000 words; when it is larger, every second word of each unit is dropped."""
 MOST_POINTS = 600
@@ -59,7 +61,7 @@ def note(directory: Path, unit: str, word: UnitWord) -> None:
         **({} if told is None else told.model_dump(include=_TOLD)),
     )
     path = directory / FILE
-    with path.open("a", encoding="utf-8") as file:
+    with open(os.open(path, _APPEND, 0o644), "a", encoding="utf-8") as file:
         file.write(f"{point.model_dump_json(exclude_defaults=True)}\n")
         size = file.tell()
     if size > LARGEST:
@@ -94,10 +96,7 @@ def _thin(path: Path) -> None:
         by_unit[point.unit].append(point)
     for points in by_unit.values():
         kept += points[:-1][::2] + points[-1:]
-    fresh = path.with_name(f".{path.name}.new")
-    with fresh.open("w", encoding="utf-8") as file:
-        file.writelines(f"{point.model_dump_json(exclude_defaults=True)}\n" for point in kept)
-    os.replace(fresh, path)
+    replace_file(path, "".join(f"{point.model_dump_json(exclude_defaults=True)}\n" for point in kept))
 
 
 def build_course(run: SharedRun, points: list[Point]) -> dict[str, Any]:

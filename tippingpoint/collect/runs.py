@@ -21,6 +21,7 @@ from typing import Any, cast
 from tippingpoint.collect import course
 from tippingpoint.compare.trend.acknowledged import FILE as ACKNOWLEDGED
 from tippingpoint.errors import UserError
+from tippingpoint.rundir.files import replace_file
 from tippingpoint.rundir.resources import FILE as RESOURCES
 from tippingpoint.units.shared_run import SharedRun, UnitWord, read_shared, read_word, silent_after, summary
 
@@ -228,13 +229,7 @@ class Runs:
             self._forget_oldest()
         if not directory.is_dir():  # older than all runs that are kept
             return False
-        fresh = directory / f".{name}.new"
-        with fresh.open("w", encoding="utf-8") as file:
-            file.write(text)
-            if lasting:
-                file.flush()
-                os.fsync(file.fileno())
-        fresh.replace(path)
+        replace_file(path, text, sync=lasting)
         if lasting:
             (directory / _VERDICT).unlink(missing_ok=True)  # it lacked this digest
         return True

@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 import time
 from array import array
 from collections import Counter
@@ -28,6 +27,7 @@ from tippingpoint.errors import UserError
 from tippingpoint.importers.juju_log_lines import SIDECAR_SUFFIX, Line, parse_line
 from tippingpoint.plan.base import MAX_STAGES
 from tippingpoint.plan.claim import MAX_LEASES
+from tippingpoint.rundir.held import HeldDirectory, by_name, make_directories
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import RESCUE_PREFIX, Events, Journal
 from tippingpoint.rundir.manifest import Manifest, TargetEntry, WorkerEntry, new_run_id
@@ -131,17 +131,19 @@ def new_run(out: Path, title: str, started: float) -> Generator[tuple[str, Path]
     """
     run_id = new_run_id(re.sub(r"[^a-z0-9.]+", "-", title.lower()).strip("-.")[:40] or "import", started)
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=f".{run_id}-", dir=out))
+        make_directories(out)
+        held = HeldDirectory.make_temporary(f".{run_id}-", out)
     except OSError as problem:
         raise UserError("--out", str(out), f"a directory that can be written ({problem.strerror})") from None
     try:
-        yield run_id, unfinished
-        unfinished.chmod(0o755)
-        unfinished.rename(out / run_id)
+        yield run_id, held.inside
+        os.fchmod(held.descriptor, 0o755)
+        held.path.rename(out / run_id)
     except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        shutil.rmtree(held.path, ignore_errors=True)
         raise
+    finally:
+        held.close()
 
 
 @contextlib.contextmanager
@@ -159,7 +161,7 @@ def new_journal(directory: Path, worker: str, started: float) -> Generator[tuple
         rescue = directory / RESCUE_PREFIX.rstrip("-")
         rescued = journal.close(rescue) + run_events.close(rescue)
     if rescued:
-        raise UserError("--out", str(directory.parent), "a directory with room for the imported run")
+        raise UserError("--out", str(by_name(directory).parent), "a directory with room for the imported run")
 
 
 def _parse_stage(text: str) -> LoggedStage:

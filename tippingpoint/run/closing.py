@@ -101,7 +101,7 @@ class Closing:
 
     async def _end(self, status: RunStatus, reason: str) -> Path:
         await self.end_workers()
-        if self._figures is not None and self._record.directory.is_dir():
+        if self._figures is not None and self._record.is_there:
             await self._figures.complete(self._record)
         await self._made.clean()
         cut = self._crew.cut
@@ -129,7 +129,7 @@ class Closing:
         for worker, entry in zip(self._crew.workers, self._record.manifest.workers, strict=False):
             entry.status = "complete" if worker.done is not None else "cut"
         self._record.end(status, reason)
-        tidy_stderr(self._record.directory)
+        tidy_stderr(self._record.inside)
         lost = [worker.done.problem for worker in self._crew.workers if worker.done and worker.done.problem]
         if lost:
             self._record.event("journal-lost", problem="; ".join(lost))

@@ -121,7 +121,7 @@ class ComingBack:
         return _Step(played.stage, began, Showed(held, nothing), settling.good_since)
 
     async def _run(self) -> RunData:
-        return await asyncio.to_thread(load_run, self._record.directory)
+        return await asyncio.to_thread(load_run, self._record.inside)
 
     async def _closed(self) -> RunData:
         """Close the latest stage's figures, and return the run. A stage that goes on has no throughput."""

@@ -90,7 +90,7 @@ class Crew:
         self._record.manifest.workers = [WorkerEntry(name=job.name) for job in jobs]
         for job in jobs:
             try:
-                self.workers.append(await start_worker(job, self._heard))
+                self.workers.append(await start_worker(job, self._heard, self._record.descriptors))
             except OSError as problem:
                 raise Refused(f"worker {job.name}: cannot be started: {problem.strerror}", 4) from None
         facts = await self._interruption.unless_asked(
@@ -177,7 +177,7 @@ class Crew:
     def check(self) -> None:
         """Raise EndedEarly if the run cannot go on."""
         self._interruption.check()
-        if not self._record.directory.is_dir():
+        if not self._record.is_there:
             raise EndedEarly("failed", "the run's directory is gone")
         if not self.alive:
             raise EndedEarly("cut", "every worker ended before it was told to")

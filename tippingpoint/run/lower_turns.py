@@ -133,5 +133,5 @@ class LowerTurns:
 
     async def _report(self, turn: Turn, stage: int | None) -> None:
         await close_figures(self._crew)
-        digest = await asyncio.to_thread(make_digest, self._record.directory, DIGEST, stage)
+        digest = await asyncio.to_thread(make_digest, self._record.inside, DIGEST, stage)
         self._conductor.held(ProbeReport(turn=turn.number, digest=digest, missing=self._missing[:1000]))

@@ -60,9 +60,8 @@ class Made:
             entry: Entry = lasting
             self.entries.append(entry)  # it exists, and is ours to remove, however early this run ends
         else:
-            directory = self._record.directory.resolve()
-            entry = self._target.new_entry(self._own.whole, self._record.run_id, directory)
-        remember(self._record.directory, entry)
+            entry = self._target.new_entry(self._own.whole, self._record.run_id, self._record.inside)
+        remember(self._record.inside, entry)
         await self._interruption.unless_asked(self._target.reach(entry))
         if lasting is None and not entry.made_by_workers:
             self.entries.append(entry)

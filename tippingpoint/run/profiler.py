@@ -16,6 +16,7 @@ import aiohttp
 
 from tippingpoint.errors import one_line
 from tippingpoint.run.record import Record
+from tippingpoint.rundir.files import create_file
 from tippingpoint.rundir.pprof import LARGEST_FILE, Kind, read_profile
 from tippingpoint.rundir.profiles import NOT_TAKEN, TAKEN, TakenProfile
 from tippingpoint.util.protobuf import Malformed
@@ -107,7 +108,7 @@ class Profiler:
             if not profile.seconds:
                 # Go before 1.16 takes no `seconds` for locks, nor does the pprof of Juju's agents before 4.0.
                 raise _NotTaken(f"it tells of each {asked.kind} since its start only", for_good=True)
-            await asyncio.to_thread((self._record.directory / asked.file).write_bytes, content)
+            await asyncio.to_thread(create_file, self._record.inside / asked.file, content)
         except _NotTaken as problem:
             if problem.for_good:
                 self._silent.add((url, asked.kind))

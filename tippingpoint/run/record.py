@@ -8,9 +8,12 @@ import tempfile
 import time
 from collections.abc import Collection
 from pathlib import Path
+from secrets import token_hex
 
 from tippingpoint.errors import UserError
 from tippingpoint.run.watcher import RunnerEvents
+from tippingpoint.rundir.files import new_file, open_file
+from tippingpoint.rundir.held import HeldDirectory
 from tippingpoint.rundir.journal import RESCUE_PREFIX, Events
 from tippingpoint.rundir.manifest import Manifest, RunStatus, new_run_id
 
@@ -27,26 +30,43 @@ class Record:
         self.started = time.monotonic()
         self.run_id = run_id or new_run_id(plan_name, self.started_wall)
         self.directory = out / self.run_id
-        self.rescue = Path(tempfile.gettempdir()) / f"{RESCUE_PREFIX}{self.run_id}"
-        """The directory for what does not fit when the disk of the run's directory is full."""
-        self._part = self.rescue.with_name(self.rescue.name + ".part")
+        """The run's directory by its name, for people. What is read and written is in `inside`."""
+        self.rescue = Path(tempfile.gettempdir()) / f"{RESCUE_PREFIX}{self.run_id}-{token_hex(8)}"
+        """The directory for what does not fit when the disk of the run's directory is full. Nobody can make it first,
+        as nobody knows its name."""
         self._watcher = watcher
+        self._held: HeldDirectory | None = None
 
     def make_directory(self) -> None:
         """Make the run's directory; raises UserError if that fails."""
         try:
-            self.directory.mkdir(parents=True)
+            self._held = HeldDirectory.make(self.directory)
         except OSError as problem:
             raise UserError(
                 "--out", str(self.directory.parent), f"a writable directory ({problem.strerror})"
             ) from None
 
+    @property
+    def inside(self) -> Path:
+        """The run's directory, by the descriptor that is held on it until the run ends."""
+        return self.directory if self._held is None else self._held.inside
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What a process needs to inherit that uses `inside`."""
+        return () if self._held is None else (self._held.descriptor,)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the run's directory is still where it was made."""
+        return self._held is not None and self._held.is_there
+
     def open(self, manifest: Manifest) -> None:
         """Write the manifest and open the event log; raises UserError if there is no space for them."""
         self.manifest = manifest
         try:
-            manifest.save(self.directory)
-            self._events = Events(self.directory / "events.jsonl")
+            manifest.save(self.inside)
+            self._events = Events(self.inside / "events.jsonl")
         except OSError as problem:
             raise UserError(
                 "--out", str(self.directory), f"a directory with free disk space ({problem.strerror})"
@@ -69,15 +89,16 @@ class Record:
     def save_manifest(self) -> bool:
         """Write the manifest as it is now; returns False if there is no disk space for it."""
         try:
-            self.manifest.save(self.directory)
+            self.manifest.save(self.inside)
         except OSError:
-            (self.directory / "manifest.json.new").unlink(missing_ok=True)
             return False
         return True
 
     def discard(self) -> None:
         """Remove the run's directory, as the run has no results."""
-        shutil.rmtree(self.directory, ignore_errors=True)
+        if self.is_there:
+            shutil.rmtree(self.directory, ignore_errors=True)
+        self._let_go()
 
     def end(self, status: RunStatus, reason: str) -> None:
         """Write into the manifest how the run ended; raises UserError if the run's directory is gone."""
@@ -85,7 +106,9 @@ class Record:
         self.manifest.reason = reason
         self.manifest.ended = time.time()
         self.manifest.pid = None
-        if not self.directory.is_dir():
+        if not self.is_there:
+            self.save_manifest()  # where the directory is now, if it was moved
+            self._let_go()
             raise UserError(
                 "--out",
                 str(self.directory),
@@ -100,33 +123,46 @@ class Record:
                 self._move_to_rescue(passwords)
         except OSError as problem:
             # There is no space in either place: what has reached the disk is all there is.
-            shutil.rmtree(self._part, ignore_errors=True)
             with contextlib.suppress(OSError):
                 self.rescue.rmdir()  # fails if the ends of journals are in it
             self.manifest.reason = f"no disk space left, here or in {self.rescue}: {problem.strerror}"
             self.save_manifest()
+        self._let_go()
         return self.directory
 
     def _move_to_rescue(self, passwords: Collection[Path]) -> None:
         """Put the run's files together in `rescue`, which already has the ends of those that did not fit."""
-        gathered = self._part
-        gathered.mkdir()
-        tails = self.rescue if self.rescue.exists() else gathered
-        for path in self.directory.iterdir():
+        rescue = HeldDirectory.open_own(self.rescue, make=True)
+        gathered = rescue.inside / ".gathered"
+        gathered.mkdir(mode=0o700)
+        try:
+            self._gather(gathered, rescue.inside, {path.resolve() for path in passwords})
+        except OSError:
+            shutil.rmtree(gathered, ignore_errors=True)
+            rescue.close()
+            raise
+        for path in gathered.iterdir():
+            path.replace(rescue.inside / path.name)
+        gathered.rmdir()
+        rescue.close()
+        self.discard()
+        self.directory = self.rescue
+
+    def _gather(self, into: Path, tails: Path, passwords: Collection[Path]) -> None:
+        for path in self.inside.iterdir():
             if path.resolve() in passwords:
                 continue
-            with open(gathered / path.name, "wb") as whole:
+            with open(new_file(into / path.name), "wb") as whole:
                 for part in (path, tails / path.name):
-                    if part.exists() and part.parent != gathered:
-                        with open(part, "rb") as source:
+                    if part.exists():
+                        with open_file(part) as source:
                             shutil.copyfileobj(source, whole)
         self.manifest.reason = (
             self.manifest.reason
             or f"no disk space left in {self.directory.parent}: the whole run is in {self.rescue}"
         )
-        self.manifest.save(gathered)
-        if tails is not gathered:
-            shutil.rmtree(tails)
-        gathered.rename(self.rescue)
-        shutil.rmtree(self.directory, ignore_errors=True)
-        self.directory = self.rescue
+        self.manifest.save(into)
+
+    def _let_go(self) -> None:
+        if self._held is not None:
+            self._held.close()

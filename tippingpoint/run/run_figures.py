@@ -84,7 +84,7 @@ class RunFigures:
         self._forget()
         await asyncio.gather(*self._meanwhile)
         gone = ""
-        run = await asyncio.to_thread(load_run, record.directory)
+        run = await asyncio.to_thread(load_run, record.inside)
         for stage in run.stages:
             if stage.kind in ("destroy", "recover") or stage.figures:
                 continue

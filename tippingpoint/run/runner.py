@@ -235,7 +235,7 @@ class Runner:
                 Job(
                     plan=self._plan,
                     share=self._own.share,
-                    directory=self.directory.resolve(),
+                    directory=self._record.inside,
                     rescue=self._record.rescue,
                     name=str(index),
                     workspace=workspace.model_dump(mode="json"),

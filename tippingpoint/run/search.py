@@ -211,7 +211,7 @@ class Search:
     ) -> JudgedProbe:
         so_far.read()
         return judge_probe(
-            load_run(self._record.directory),
+            load_run(self._record.inside),
             self._plan,
             number,
             self._plan.thresholds,

@@ -131,7 +131,7 @@ class SearchTurns(Turns):
 
     def _measured(self, number: int) -> tuple[bool, str]:
         """Return whether nothing of our load succeeded, and the digest of the stage."""
-        directory = self._record.directory
+        directory = self._record.inside
         run = load_run(directory)
         stage = run.stage(number)
         tried = any(stage.attempts(operation) for operation in run.own_load)

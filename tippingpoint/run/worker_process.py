@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -16,6 +16,7 @@ import tippingpoint
 from tippingpoint.errors import Refused
 from tippingpoint.run.messages import Command, Done, Message, Ready, Refusal, Tick, line_of, message_in
 from tippingpoint.run.worker import Job
+from tippingpoint.rundir.files import new_file
 from tippingpoint.workloads.load import TargetFacts
 
 M = TypeVar("M", bound=Message)
@@ -124,8 +125,11 @@ class WorkerProcess:
         self._listener(self, message)
 
 
-async def start_worker(job: Job, listener: Listener) -> WorkerProcess:
-    """Start a worker process on its job. The output of a crash goes to a file beside its journal."""
+async def start_worker(job: Job, listener: Listener, inherited: Sequence[int] = ()) -> WorkerProcess:
+    """Start a worker process on its job. The output of a crash goes to a file beside its journal.
+
+    `inherited` are the descriptors that paths of the job lead through (HeldDirectory).
+    """
     # -P: whatever is called tippingpoint where the runner was started, as in another checkout, is not what runs.
     command = [sys.executable, "-P", "-m", "tippingpoint.run.worker"]
     environment = {**os.environ, "PYTHONPATH": _source_path(), "PYTHONUNBUFFERED": "1"}
@@ -138,6 +142,7 @@ async def start_worker(job: Job, listener: Listener) -> WorkerProcess:
             env=environment,
             start_new_session=True,  # so that Ctrl-C on the terminal reaches only the runner
             limit=2**24,
+            pass_fds=inherited,
         )
     worker = WorkerProcess(job.name, process, listener)
     assert process.stdin is not None
@@ -163,7 +168,7 @@ def tidy_stderr(directory: Path) -> None:
 
 
 def _stderr(job: Job) -> BinaryIO:
-    return open(job.directory / f"worker-{job.name}.stderr", "wb")
+    return open(new_file(job.directory / f"worker-{job.name}.stderr"), "wb")
 
 
 def _source_path() -> str:

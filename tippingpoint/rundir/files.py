@@ -40,18 +40,39 @@ def read_file(path: Path, most: int | None = None) -> bytes:
     return content
 
 
-def replace_file(path: Path, text: str) -> None:
+def create_file(path: Path, content: bytes = b"", mode: int = 0o644) -> None:
+    """Write a new file; raises OSError if there is anything of that name already, also a link."""
+    with open(new_file(path, mode), "wb") as file:
+        file.write(content)
+
+
+def new_file(path: Path, mode: int = 0o644, flags: int = os.O_WRONLY) -> int:
+    """Return the descriptor of a new file; raises OSError if there is anything of that name already, also a link."""
+    return os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+
+
+def replace_file(path: Path, content: str | bytes, *, mode: int = 0o644, sync: bool = False) -> None:
     """Replace a file, or create it, as a whole or not at all. A link is replaced, not followed.
 
-    Raises OSError if there is no disk space.
+    All is done in the directory that the path leads to at first, whatever takes its place meanwhile. `sync` has the
+    content on disk before the file appears. Raises OSError if there is no disk space.
     """
-    fresh = path.with_name(f"{path.name}.new")
-    fresh.unlink(missing_ok=True)
+    fresh = f"{path.name}.new"
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w", encoding="utf-8") as file:
-            file.write(text)
-        fresh.replace(path)
-    except OSError:
-        with suppress(OSError):
-            fresh.unlink(missing_ok=True)
-        raise
+        with suppress(FileNotFoundError):
+            os.unlink(fresh, dir_fd=directory)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            with open(os.open(fresh, flags, mode, dir_fd=directory), "wb") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
+                if sync:
+                    file.flush()
+                    os.fsync(file.fileno())
+            os.replace(fresh, path.name, src_dir_fd=directory, dst_dir_fd=directory)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(fresh, dir_fd=directory)
+            raise
+    finally:
+        os.close(directory)

@@ -20,10 +20,11 @@ from typing import Any, Protocol, TypeGuard, cast
 import orjson
 
 from tippingpoint.errors import UserError
-from tippingpoint.rundir.files import open_file, read_file
+from tippingpoint.rundir.files import new_file, open_file, read_file
+from tippingpoint.rundir.held import HeldDirectory, by_name
 
 RESCUE_PREFIX = "tippingpoint-rescue-"
-_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+_APPEND = os.O_WRONLY | os.O_APPEND
 _LONGEST = 1e9
 """Seconds, longer than any run (32 years): a later time is damage."""
 
@@ -38,9 +39,11 @@ class AppendFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._fd = os.open(path, _APPEND, 0o644)
+            self._fd = os.open(path, _APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         except OSError as problem:
-            raise UserError("--out", str(path), f"a writable directory ({problem.strerror})") from None
+            raise UserError(
+                "--out", str(by_name(path)), f"a writable directory ({problem.strerror})"
+            ) from None
         self._size = os.fstat(self._fd).st_size
         self._waiting: list[bytes] = []
 
@@ -84,25 +87,30 @@ class AppendFile:
     def close(self, rescue: Path) -> int:
         """Close the file; chunks that could not be written go to a file of the same name in `rescue`.
 
-        Returns how many chunks went there. Raises OSError when not all can be written there either: the file is
-        closed all the same, and `rescue` holds whole chunks only.
+        `rescue` is made unless it exists; it must be ours. Returns how many chunks went there. Raises OSError when not
+        all can be written there either: the file is closed all the same, and `rescue` holds whole chunks only.
         """
         try:
             if self._flush():
                 return 0
         finally:
             os.close(self._fd)
-        rescue.mkdir(parents=True, exist_ok=True)
-        rescued_to = rescue / self.path.name
-        self._fd = os.open(rescued_to, _APPEND, 0o644)
-        self._size = os.fstat(self._fd).st_size
+        held = HeldDirectory.open_own(rescue, make=True)
+        try:
+            return self._rescue(held.inside / self.path.name)
+        finally:
+            held.close()
+
+    def _rescue(self, path: Path) -> int:
+        self._fd = new_file(path, flags=_APPEND)
+        self._size = 0
         rescued = len(self._waiting)
         try:
             self._write_waiting()
         finally:
             os.close(self._fd)
             if not self._size:
-                rescued_to.unlink()
+                path.unlink()
         return rescued
 
 

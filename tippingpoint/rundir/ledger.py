@@ -16,11 +16,13 @@ from tippingpoint.errors import UserError
 from tippingpoint.plan.kinds import DEFAULT, TargetSection
 from tippingpoint.plan.packages import module_of
 from tippingpoint.rundir.files import read_file
+from tippingpoint.rundir.held import by_name
 from tippingpoint.rundir.manifest import Manifest
 
 FILE = "ledger.jsonl"
 LARGEST_FILE = 1 << 20
 """Bytes; a run has one entry of a few hundred bytes."""
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Entry(BaseModel, ABC, frozen=True):
@@ -77,13 +79,13 @@ def remember(directory: Path, entry: Entry) -> None:
     target = entry.target.model_copy(update=_anchored(entry.target))
     entry = entry.model_copy(update={**_anchored(entry), "target": target})
     try:
-        with open(directory / FILE, "a", encoding="utf-8") as file:
+        with open(os.open(directory / FILE, _APPEND, 0o644), "a", encoding="utf-8") as file:
             file.write(entry.model_dump_json() + "\n")
             file.flush()
             os.fsync(file.fileno())
     except OSError as problem:
         raise UserError(
-            "--out", str(directory), f"a directory with free disk space ({problem.strerror})"
+            "--out", str(by_name(directory)), f"a directory with free disk space ({problem.strerror})"
         ) from None
 
 
@@ -128,4 +130,4 @@ def _entry_of(kind: str) -> type[Entry]:
 
 def _anchored(part: BaseModel) -> dict[str, Path]:
     """Return the files that a part of an entry names, with absolute paths."""
-    return {name: value.absolute() for name, value in part if isinstance(value, Path)}
+    return {name: by_name(value).absolute() for name, value in part if isinstance(value, Path)}

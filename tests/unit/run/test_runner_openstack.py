@@ -158,7 +158,10 @@ async def test_the_password_of_a_made_user_is_not_moved_to_where_there_is_room(
     the password is nowhere."""
     room = tmp_path / "room"
     monkeypatch.setattr(tempfile, "tempdir", str(room))
-    (room / f"{RESCUE_PREFIX}{RUN_ID}").mkdir(parents=True)  # as if a tail had been put there
+    monkeypatch.setattr("tippingpoint.run.record.token_hex", lambda size: "known")
+    (room / f"{RESCUE_PREFIX}{RUN_ID}-known").mkdir(
+        mode=0o700, parents=True
+    )  # as if a tail had been put there
 
     async def fails(request: web.Request) -> web.Response | None:
         return failure(500, "down") if request.method == "DELETE" else None

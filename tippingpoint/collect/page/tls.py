@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from cryptography.hazmat.primitives import hashes
 
 from tippingpoint.collect.page.access import read_secret
 from tippingpoint.errors import UserError
+from tippingpoint.rundir.files import replace_file
 from tippingpoint.util.key_pair import make_pair
 from tippingpoint.util.secret_files import read_text
 
@@ -42,11 +42,7 @@ def find_or_make(directory: Path, names: Sequence[str]) -> Pair:
 
 def write_private(path: Path, content: bytes) -> None:
     """Write a file that only its owner can read, as a whole or not at all."""
-    part = path.with_name(f".{path.name}.part")
-    part.unlink(missing_ok=True)
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
-    part.replace(path)
+    replace_file(path, content, mode=0o600)
 
 
 def fingerprint(place: str, certificate: Path) -> str:

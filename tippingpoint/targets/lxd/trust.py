@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import os
 import ssl
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ import orjson
 from cryptography import x509
 
 from tippingpoint.errors import TargetError, UserError
+from tippingpoint.rundir.files import replace_file
 from tippingpoint.targets.lxd.access import LxdAccess, addresses_of, checked, der, fingerprint
 from tippingpoint.targets.lxd.client import LxdClient
 from tippingpoint.targets.lxd.errors import LxdError
@@ -202,8 +202,4 @@ async def _certificate(address: str) -> bytes:
 
 def _write(path: Path, content: bytes) -> None:
     """Write a file atomically; only its owner can read it."""
-    part = path.with_name(path.name + ".part")
-    part.unlink(missing_ok=True)
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
-    part.replace(path)
+    replace_file(path, content, mode=0o600)

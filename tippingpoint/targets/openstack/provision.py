@@ -4,7 +4,6 @@ prefix in their name and, where possible, its mark."""
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlencode
 
 from tippingpoint.errors import OperationFailed, TargetError, UserError
+from tippingpoint.rundir.files import create_file
 from tippingpoint.targets.openstack.access import CloudAccess, clouds_file, from_clouds
 from tippingpoint.targets.openstack.client import PATIENCE, OpenstackClient, insist, mapping
 from tippingpoint.targets.openstack.errors import (
@@ -58,9 +58,7 @@ def new_entry(target: OpenstackTarget, run_id: str, prefix: str, directory: Path
     identity = None
     if target.tenants:
         identity = directory / PASSWORD
-        descriptor = os.open(identity, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as opened:
-            opened.write(secrets.token_urlsafe(24))
+        create_file(identity, secrets.token_urlsafe(24).encode(), 0o600)
     return OpenstackEntry(
         run=run_id, prefix=prefix, target=target.model_copy(update=update), identity=identity
     )
