@@ -136,7 +136,7 @@ def test_no_command_shows_a_password_that_it_refuses(arguments: list[str]) -> No
 
 def test_other_values_are_shown() -> None:
     assert refusal(OK, ["target.kind=etdc"]).startswith("target.kind: etdc: ")
-    assert refusal(OK, ["target.endpiont=x.yaml"]).startswith("target.endpiont: x.yaml: ")
+    assert refusal(OK, ["target.credentialss=x.yaml"]).startswith("target.credentialss: x.yaml: ")
     assert refusal(OK, ["workload.renew_time=oops"]).startswith("workload.renew_time: oops: ")
 
 
