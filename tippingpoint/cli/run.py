@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.packages import options as target_options
 from tippingpoint.plan.shipped import plan_text
 from tippingpoint.util.importing import importing
+from tippingpoint.util.inputs import kept_in_memory
+
+if TYPE_CHECKING:
+    from tippingpoint.plan.read import Plan
 
 
 def do(options: argparse.Namespace) -> int:
@@ -25,7 +31,25 @@ def do(options: argparse.Namespace) -> int:
                 raise UserError(f"--{option}", name, f"a plan whose target is {kind}")
             options.overrides.append(f"target.{option}={json.dumps(name)}")
             plan = parse_plan(text, options.overrides, options.plan)
+    plan = _with_files(plan)
     with importing():
         from tippingpoint.cli.running import run_to_report
 
     return run_to_report(plan, options, None)
+
+
+def _with_files(plan: Plan) -> Plan:
+    """The plan with files in memory instead of pipes, such as `target.credentials=/dev/stdin`.
+
+    They are read by this process, by each worker, and once more when the run's things are removed.
+    """
+    kept: dict[str, Path] = {}
+    for name, value in plan.target:
+        if isinstance(value, Path):
+            try:
+                kept[name] = kept_in_memory(value)
+            except OSError as problem:
+                accepted = f"a readable file or pipe ({problem.strerror})"
+                raise UserError(f"target.{name}", str(value), accepted) from None
+    changed = {name: path for name, path in kept.items() if path != getattr(plan.target, name)}
+    return plan.model_copy(update={"target": plan.target.model_copy(update=changed)}) if changed else plan

@@ -20,7 +20,8 @@ def load_named(name: str) -> RunData | None:
 
 
 def _run_at(path: Path) -> RunData:
-    return load_digest_file(path) if path.suffix == SUFFIX else load_run(path)
+    is_digest = path.suffix == SUFFIX or path.is_fifo() or path.is_socket()  # a run's directory is no pipe
+    return load_digest_file(path) if is_digest else load_run(path)
 
 
 def compare_repeats(

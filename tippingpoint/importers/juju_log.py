@@ -11,13 +11,12 @@ import itertools
 import os
 import re
 import shutil
-import stat
 import time
 from array import array
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import yaml
@@ -33,6 +32,7 @@ from tippingpoint.rundir.journal import RESCUE_PREFIX, Events, Journal
 from tippingpoint.rundir.manifest import Manifest, TargetEntry, WorkerEntry, new_run_id
 from tippingpoint.rundir.operations import CONNECT
 from tippingpoint.rundir.tags import tag
+from tippingpoint.util.inputs import Input
 from tippingpoint.util.secret_files import read_text
 
 WORKER = "log"
@@ -81,7 +81,7 @@ class Sidecar(BaseModel):
 
 
 def import_log(
-    log: Path,
+    log: Path | Input,
     out: Path,
     stages: Sequence[str] = (),
     sidecar: Path | None = None,
@@ -89,20 +89,22 @@ def import_log(
 ) -> Path:
     """Make a run directory below `out` from a log, and return its path.
 
-    `stages` (`SIZE@LINE`, `SIZE@LINE:storm`) replace those of the sidecar. The sidecar is the log's name with
-    `.stages.yaml` added, unless another is given. Lines without a sample are counted, and the run has their number.
-    Raises UserError if the log cannot be read, has no sample, or has one before the first stage.
+    `log` is a path, or an input that is open already. `stages` (`SIZE@LINE`, `SIZE@LINE:storm`) replace those of the
+    sidecar. The sidecar is the log's name with `.stages.yaml` added, unless another is given. Lines without a sample
+    are counted, and the run has their number. Raises UserError if the log cannot be read, has no sample, or has one
+    before the first stage.
     """
-    if log.is_dir():
-        raise UserError("log", str(log), "a readable file, not a directory")
-    described = _sidecar(log, sidecar)
+    if isinstance(log, Path):
+        with Input("log", log) as opened:
+            return import_log(opened, out, stages, sidecar, title)
+    described = _sidecar(log.path, sidecar)
     plan = [_parse_stage(text) for text in stages] or described.stages
     _check_order(plan)
-    name = shown_name(log)
+    name = log.name
     title = title or described.title or name
     started = time.time()
     with new_run(out, title, started) as (run_id, directory):
-        _write(log, name, plan, directory, started)
+        _write(log, plan, directory, started)
         Manifest(
             id=run_id,
             title=title,
@@ -116,11 +118,6 @@ def import_log(
             workers=[WorkerEntry(name=WORKER, status="complete")],
         ).save(directory)
     return out / run_id
-
-
-def shown_name(path: Path) -> str:
-    """Return a file's name as text, even if its bytes are no valid text."""
-    return path.name.encode(errors="replace").decode()
 
 
 @contextlib.contextmanager
@@ -199,31 +196,33 @@ def _sidecar(log: Path, given: Path | None) -> Sidecar:
         raise UserError("sidecar", str(path), f"a readable YAML file ({told})") from None
 
 
-def _write(log: Path, name: str, stages: Sequence[LoggedStage], directory: Path, started: float) -> None:
+def _write(log: Input, stages: Sequence[LoggedStage], directory: Path, started: float) -> None:
     with new_journal(directory, WORKER, started) as (journal, run_events):
         reading = _Reading(journal, stages)
-        try:
-            with open(log, "rb") as file:
-                if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):  # such as /dev/zero, which never ends
-                    raise UserError("log", str(log), "a file, not a device")
-                reading.read(_lines(file))
-        except OSError as problem:
-            raise UserError("log", str(log), f"a readable file ({problem.strerror})") from None
-        for text in reading.notes(name):
+        reading.read(_lines(log))
+        for text in reading.notes(log.name):
             run_events.write(0.0, "note", text=text)
 
 
-def _lines(file: BinaryIO) -> Iterator[str]:
+def _lines(log: Input) -> Iterator[str]:
     """Yield the lines of a log; of overlong ones the beginning.
 
-    Raises UserError if a line is longer than LONGEST_TO_SKIP, as in a file that is no text.
+    Raises UserError if it cannot be read to its end, or a line is longer than LONGEST_TO_SKIP, as in a file that is no
+    text.
     """
+
+    def read() -> bytes:
+        try:
+            return log.file.readline(LONGEST_LINE)
+        except OSError as problem:
+            raise log.unreadable(problem) from None
+
     number = 0
-    while begin := file.readline(LONGEST_LINE):
+    while begin := read():
         number += 1
         size = len(begin)
         rest = begin
-        while not rest.endswith(b"\n") and (rest := file.readline(LONGEST_LINE)):
+        while not rest.endswith(b"\n") and (rest := read()):
             size += len(rest)
             if size > LONGEST_TO_SKIP:
                 accepted = f"a log, whose lines have at most {LONGEST_LINE >> 10} KiB"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.packages import shipped_files
+from tippingpoint.util.secret_files import read_text
 from tippingpoint.util.text import nearest
 
 MAX_TEXT = 1 << 20
@@ -23,15 +26,15 @@ def shipped_plans() -> dict[str, str]:
 
 def plan_text(name: str) -> str:
     """The text of the plan in the file of that name, or of the shipped plan of that name; UserError without either."""
-    path = Path(name)
+    accepted = "a readable text file"
     try:
-        if path.is_file():
-            if path.stat().st_size > MAX_TEXT:
-                raise UserError("plan", name, "a file of at most 1 MiB")
-            return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        reason = problem.strerror if isinstance(problem, OSError) else problem
-        raise UserError("plan", name, f"a readable text file ({reason})") from None
+        is_input = not stat.S_ISDIR(os.stat(name).st_mode)  # a file, or a pipe: <(make-plan), /dev/stdin
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL
+        is_input = False
+    except OSError as problem:
+        raise UserError("plan", name, f"{accepted} ({problem.strerror})") from None
+    if is_input:
+        return read_text("plan", Path(name), accepted)
     plans = shipped_plans()
     if name in plans:
         return plans[name]

@@ -19,7 +19,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tippingpoint.errors import UserError
-from tippingpoint.rundir.files import read_file, replace_file
+from tippingpoint.rundir.files import replace_file
 from tippingpoint.rundir.gathered import UNIT
 from tippingpoint.rundir.manifest import Host, Manifest
 from tippingpoint.rundir.resources import Resources, read_resources, write_resources
@@ -27,6 +27,7 @@ from tippingpoint.rundir.results import RunData, load_run
 from tippingpoint.units.digest import make_digest
 from tippingpoint.units.merge import gather
 from tippingpoint.units.shared_run import SharedRun
+from tippingpoint.util.inputs import Input
 
 SUFFIX = ".digest"
 """The end of such a file's name."""
@@ -86,11 +87,9 @@ def write_digest_file(run: Path, file: Path) -> None:
 
 
 def load_digest_file(file: Path) -> RunData:
-    """Return the run in a digest file; raises UserError if it is none."""
-    try:
-        text = read_file(file, LARGEST)
-    except OSError as problem:
-        raise UserError("run", str(file), f"a readable digest file ({problem.strerror})") from None
+    """Return the run in a digest file, which may be a pipe; raises UserError if it is none."""
+    with Input("run", file) as opened:
+        text = opened.read(LARGEST, "a digest file")
     try:
         kept = DigestFile.model_validate_json(text)
     except ValidationError as problem:

@@ -16,6 +16,7 @@ from typing import Any, cast
 import yaml
 
 from tippingpoint.errors import UserError
+from tippingpoint.util.inputs import open_descriptor
 from tippingpoint.util.secret_words import NOT_SHOWN, is_secret
 
 LARGEST_FILE = 1 << 20
@@ -44,11 +45,14 @@ def read_text(place: str, path: Path, accepted: str, *, private: bool = False) -
     """
     try:
         # Without O_NONBLOCK, opening a pipe without a writer would block. A pipe made by a shell has a writer.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            if private and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+        with open(open_descriptor(path, os.O_NONBLOCK), "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            # A socket is nobody else's to read, and has no such mode.
+            if private and not stat.S_ISSOCK(mode) and stat.S_IMODE(mode) & 0o077:
                 raise UserError(place, str(path), "a file that only its owner can read (mode 0600)")
-            if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            if stat.S_ISFIFO(mode):
                 _await_writer(file.fileno())
+            os.set_blocking(file.fileno(), True)  # a terminal may have nothing to read yet
             content = file.read(LARGEST_FILE + 1)
             if len(content) > LARGEST_FILE:
                 raise UserError(place, str(path), f"{accepted}, at most {LARGEST_FILE >> 20} MiB")
@@ -71,4 +75,3 @@ def _await_writer(pipe: int) -> None:
     """Wait until a pipe has data or its writer closes it; raises OSError after WRITTEN_WITHIN seconds."""
     if not select.select([pipe], [], [], WRITTEN_WITHIN)[0]:
         raise OSError(errno.ETIMEDOUT, "nothing was written to this pipe")
-    os.set_blocking(pipe, True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import tempfile
+import threading
 import tracemalloc
 from pathlib import Path
 
@@ -16,6 +19,7 @@ from tippingpoint.importers.juju_log import import_log
 from tippingpoint.importers.juju_log_lines import go_duration, parse_line
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.results import RunData, load_run
+from tippingpoint.util.inputs import Input
 
 LONG_FORM = """\
     0.412s connected [ 12345]    0 a0702/0 in 398ms
@@ -389,4 +393,64 @@ def test_a_line_without_an_end_is_not_read_into_memory(tmp_path: Path) -> None:
 def test_a_device_that_never_ends_is_refused(path: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="expected a file, not a device"):
         import_log(Path(path), tmp_path / "runs")
-    assert not [*(tmp_path / "runs").iterdir()]
+    assert not [*(tmp_path / "runs").glob("*")]
+
+
+def by_pipe(content: bytes, step: int) -> tuple[int, threading.Thread]:
+    """A pipe that a program writes a few bytes at a time into, as `<(zcat claims.log.gz)` may be."""
+    reading, writing = os.pipe()
+
+    def write() -> None:
+        with open(writing, "wb", buffering=0) as file:
+            for begin in range(0, len(content), step):
+                file.write(content[begin : begin + step])
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    return reading, writer
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 3000), st.sampled_from([1, 7, 4096, 1 << 20]), st.sampled_from(["", " ", "\n \n"]))
+def test_an_import_by_a_pipe_is_that_of_the_file(count: int, step: int, begin: str) -> None:
+    # given a log, whose first lines may be blank
+    text = begin + "".join(
+        f"{n}.000s extended a{n}/0 held for 1m30s in {n}ms\n" for n in range(1, min(count, 40 * step) + 1)
+    )
+    with tempfile.TemporaryDirectory() as kept:
+        folder = Path(kept)
+        (folder / "claims.log").write_text(text)
+        runs: list[RunData] = []
+        # when it is imported as a file, and by a pipe, through the command
+        reading, writer = by_pipe(text.encode(), step)
+        for path in (folder / "claims.log", Path(f"/dev/fd/{reading}")):
+            with Input("log", path) as file:
+                assert not file.is_json()
+                runs.append(load_run(import_log(file, folder / "runs", ["5@1"])))
+        writer.join()
+        os.close(reading)
+    # then nothing of it is missing
+    (of_file,), (of_pipe,) = runs[0].stages, runs[1].stages
+    assert np.array_equal(of_pipe.histograms["extend.ok"].counts, of_file.histograms["extend.ok"].counts)
+    assert notes(runs[1])[0].replace("a pipe", "claims.log") == notes(runs[0])[0]
+
+
+@pytest.mark.parametrize("step", [1, 1 << 20])
+def test_json_by_a_pipe_is_known_by_its_first_byte_and_read_whole(step: int) -> None:
+    content = b"\xef\xbb\xbf \n\n [1, 2]"
+    reading, writer = by_pipe(content, step)
+    with Input("log", Path(f"/dev/fd/{reading}")) as file:
+        assert file.is_json()
+        assert file.read(100, "a file") == content
+    writer.join()
+    os.close(reading)
+
+
+def test_a_socket_is_read_as_a_pipe_is(tmp_path: Path) -> None:
+    """Standard input is a socket where a server of ssh began the program."""
+    theirs, ours = socket.socketpair()
+    theirs.sendall(b" 1.000s extended a1/0 held for 1m30s in 3ms\n")
+    theirs.close()
+    with ours:
+        (stage,) = load_run(import_log(Path(f"/dev/fd/{ours.fileno()}"), tmp_path, ["5@1"])).stages
+    assert stage.count("extend") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import jsonschema
@@ -276,8 +277,17 @@ def test_a_few_lines_that_stand_for_very_many_are_refused_at_once(line: str) -> 
 def test_a_file_too_large_for_a_plan_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text(OK + "\n#" + "x" * 1_048_576)
-    with pytest.raises(UserError, match="expected a file of at most 1 MiB"):
+    with pytest.raises(UserError, match="expected a readable text file, at most 1 MiB"):
         load_plan(str(path))
+
+
+def test_a_plan_is_read_from_a_pipe() -> None:
+    """As `tippingpoint run <(make-plan)` and `make-plan | tippingpoint run /dev/stdin` are."""
+    reading, writing = os.pipe()
+    with open(writing, "w") as file:
+        file.write(OK)
+    assert load_plan(f"/dev/fd/{reading}") == parse_plan(OK)
+    os.close(reading)
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, "x/" * 3000, "a\0b"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -66,6 +67,19 @@ def test_it_is_compared_like_a_run(tmp_path: Path) -> None:
     comparison = compare_named([str(tmp_path / "x.digest"), str(KEPT / "etcd")], 0.1)
     assert comparison.sentence
     assert load_named(str(tmp_path / "x.digest")) is not None
+
+
+def test_it_is_read_from_a_pipe(tmp_path: Path) -> None:
+    """As `tippingpoint report <(zstd -dc run.digest.zst)` is."""
+    write_digest_file(KEPT / "etcd", tmp_path / "x.digest")
+    reading, writing = os.pipe()
+    with open(writing, "wb") as file:
+        file.write((tmp_path / "x.digest").read_bytes())
+    by_pipe, by_file = load_named(f"/dev/fd/{reading}"), load_named(str(tmp_path / "x.digest"))
+    os.close(reading)
+    assert by_pipe is not None
+    assert by_file is not None
+    assert by_pipe.manifest == by_file.manifest
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format": 2}', "x" * (LARGEST + 1)])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from tippingpoint.errors import UserError
 from tippingpoint.util import secret_files
+from tippingpoint.util.inputs import kept_in_memory
 from tippingpoint.util.secret_files import read_text
 
 
@@ -46,3 +49,19 @@ def test_a_pipe_that_nobody_writes_into_is_not_waited_for(
 def test_what_is_no_small_file_is_refused(path: str) -> None:
     with pytest.raises(UserError, match=r"at most 1 MiB|Is a directory"):
         read_text("target.ca", Path(path), "a PEM file")
+
+
+def test_a_pipe_is_kept_for_all_processes_of_a_run(tmp_path: Path) -> None:
+    """As `--set target.credentials=<(pass show etcd)`, which each worker reads."""
+    reading, writing = os.pipe()
+    os.write(writing, b"user: root")
+    os.close(writing)
+    kept = kept_in_memory(Path(f"/dev/fd/{reading}"))
+    os.close(reading)
+
+    read = [sys.executable, "-c", "import sys; print(open(sys.argv[1]).read(), end='')", str(kept)]
+    assert [subprocess.check_output(read, text=True) for _ in range(2)] == ["user: root"] * 2
+    assert read_text("target.credentials", kept, "a file", private=True) == "user: root"
+    (tmp_path / "file").touch()
+    assert kept_in_memory(tmp_path / "file") == tmp_path / "file"
+    assert kept_in_memory(tmp_path / "nowhere") == tmp_path / "nowhere"
