@@ -2,21 +2,24 @@
 
 The formats follow plugins/task/exporters/json_exporter.py and old_json_results.py, and cli/task_results_loader.py of
 Rally 5.1.1. The first form is an object with `tasks`. The second is a list of workloads, whose atomic actions have
-durations but no times.
+durations but no times. Rally 0.x sorted the keys of everything in it, so that the order of actions is lost.
+
+Runners follow plugins/task/runners of the same release: `constant`, `constant_for_duration` and `serial` keep a number
+of iterations going, `rps` begins them at a rate, which may rise.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeGuard, cast
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tippingpoint.errors import UserError
+from tippingpoint.util.inputs import Input
 
 LARGEST_FILE = 1 << 28
 """The most bytes of a file. An iteration with two actions takes about 1 kB, so this is 250,000 iterations."""
@@ -30,6 +33,13 @@ _UUID = re.compile(r"\b[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}\b")
 _RANDOM_NAME = re.compile(r"\b[cs]_rally_\w+")
 """Matches names of Rally's things: s_rally_, parts of the task's id, and random letters."""
 _LONGEST_MESSAGE = 300
+_LONGEST_WORDS = 60
+_MOST_LOAD = 1 << 31
+_OUTSIDE = 0.1
+"""Seconds of an iteration that may be outside its actions, where nothing but Rally itself took time."""
+_OUTSIDE_SHARE = 0.01
+_Done = tuple[str, float, float, bool]
+"""An action's name, its begin and its end in seconds since the epoch, and whether it failed."""
 
 Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
 """Seconds since the epoch."""
@@ -68,6 +78,7 @@ class _SlaResults(_Told):
 
 class _Workload(_Told):
     scenario: Annotated[dict[str, Any], Field(min_length=1, max_length=1)]
+    contexts: Any = None
     runner: Annotated[dict[str, dict[str, Any]], Field(min_length=1, max_length=1)]
     load_duration: Seconds | None = None
     data: list[_Iteration]
@@ -93,6 +104,8 @@ class _Report(_Told):
 
 
 class _OldArguments(_Told):
+    args: Any = None
+    context: Any = None
     runner: dict[str, Any] = {}
 
 
@@ -123,18 +136,46 @@ class Timed:
     error: str = ""
 
 
+Pace = Literal["at once", "a second", ""]
+"""What a runner keeps: so many iterations at once, or so many that begin a second; nothing for other runners."""
+
+
+@dataclass(frozen=True)
+class Runner:
+    """How a workload's iterations were begun."""
+
+    pace: Pace
+    """What `load` counts."""
+    load: float
+    """The number of concurrent iterations, or how many begin a second; 0 without a pace that is the same throughout."""
+    words: str
+    """The same for people, such as `5 at once` or `0.5 a second`; empty if nothing is known."""
+    counted: bool
+    """Whether it was told how many iterations to do, and not for how long to begin them."""
+    rest: Mapping[str, Any]
+    """What else it was told, such as a time limit."""
+
+    @property
+    def open_loop(self) -> bool:
+        """Whether iterations begin at their time, whether others have ended or not."""
+        return self.pace == "a second"
+
+
 @dataclass(frozen=True)
 class Workload:
     """One workload of a task: the iterations of a scenario."""
 
     scenario: str
-    concurrency: int | None
-    """The number of concurrent iterations; None if the runner has none."""
+    arguments: Any
+    """What the scenario was told, and its contexts: two workloads that differ in these differ in more than the load."""
+    runner: Runner
     iterations: int
     begin: float
     """The begin in seconds since the epoch."""
     end: float
     timed: list[Timed]
+    unblamed: int
+    """The iterations with an error of which it is unknown which action failed. Their actions are left out."""
     missed: list[str]
     """Rally's own success criteria that were not met."""
 
@@ -152,25 +193,10 @@ class Results:
     """The number of workloads without an iteration."""
 
 
-def holds_json(path: Path) -> bool:
-    """Tell whether a file begins like JSON, which no log of leadershipclaimer does."""
-    try:
-        with path.open("rb") as file:
-            return file.read(256).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
-    except OSError:
-        return False
-
-
-def read_rally(path: Path) -> Results:
+def read_rally(result: Input) -> Results:
     """Read a file of Rally. Raises UserError if it is not Rally's, is damaged, or has no iteration."""
-    name = path.name.encode(errors="replace").decode()
-    try:
-        with path.open("rb") as file:
-            text = file.read(LARGEST_FILE + 1)
-    except OSError as problem:
-        raise UserError("result", str(path), f"a readable file ({problem.strerror})") from None
-    if len(text) > LARGEST_FILE:
-        raise UserError("result", name, f"at most {LARGEST_FILE >> 20} MiB; export fewer tasks at a time")
+    name = result.name
+    text = result.read(LARGEST_FILE, "a result of fewer tasks,")
     try:
         found: Any = orjson.loads(text.removeprefix(b"\xef\xbb\xbf"))
     except orjson.JSONDecodeError as problem:
@@ -178,7 +204,11 @@ def read_rally(path: Path) -> Results:
     old_form = isinstance(found, list)
     try:
         if old_form:
-            version, told = "", [_of_old(one) for one in _OldReport.model_validate({"tasks": found}).tasks]
+            in_order = not _is_sorted(cast("list[object]", found))
+            version, told = (
+                "",
+                [_of_old(one, in_order) for one in _OldReport.model_validate({"tasks": found}).tasks],
+            )
         else:
             report = _Report.model_validate(found)
             version = report.info.rally_version
@@ -198,56 +228,103 @@ def read_rally(path: Path) -> Results:
     return Results(version, old_form, workloads, len(told) - len(workloads))
 
 
+def _is_sorted(told: list[object]) -> bool:
+    """Return whether all keys are sorted by name, as Rally 0.x wrote them; then nothing has an order of its own."""
+    return all(names == sorted(names) for names in _names(told))
+
+
+def _names(told: object, depth: int = 5) -> Iterator[list[str]]:
+    """Yield the keys of the mappings in a result; what iterations have put out is deeper, and theirs."""
+    if isinstance(told, dict):
+        fields = cast("dict[str, object]", told)
+        yield list(fields)
+        told = list(fields.values())
+    if depth and isinstance(told, list):
+        for one in cast("list[object]", told):
+            yield from _names(one, depth - 1)
+
+
 def _of_new(told: _Workload) -> Workload:
-    ((scenario, _),) = told.scenario.items()
+    ((scenario, arguments),) = told.scenario.items()
     ((kind, runner),) = told.runner.items()
-    return _workload(scenario, kind, runner, told.data, told.load_duration, told.sla_results.sla)
-
-
-def _of_old(told: _OldWorkload) -> Workload:
-    runner = told.key.kw.runner
+    said = [arguments, told.contexts]
     return _workload(
-        told.key.name, str(runner.get("type", "")), runner, told.result, told.load_duration, told.sla
+        scenario, said, _runner(kind, runner), told.data, told.load_duration, told.sla_results.sla, True
+    )
+
+
+def _of_old(told: _OldWorkload, in_order: bool) -> Workload:
+    arguments = told.key.kw
+    runner = {name: value for name, value in arguments.runner.items() if name != "type"}
+    kind = str(arguments.runner.get("type", "serial"))  # Rally's own default then
+    said = [arguments.args, arguments.context]
+    return _workload(
+        told.key.name, said, _runner(kind, runner), told.result, told.load_duration, told.sla, in_order
     )
 
 
 def _workload(
     scenario: str,
-    kind: str,
-    runner: Mapping[str, Any],
+    arguments: Any,
+    runner: Runner,
     iterations: list[_Iteration],
     load_duration: float | None,
     criteria: list[_Sla],
+    in_order: bool,
 ) -> Workload:
-    timed = [sample for iteration in iterations for sample in _timed(iteration)]
+    timed: list[Timed] = []
+    unblamed = 0
+    for iteration in iterations:
+        actions = _actions(iteration, in_order)
+        unblamed += actions is None
+        timed += _timed(iteration, actions or [])
     begin = min((iteration.timestamp for iteration in iterations), default=0.0)
     # An iteration that timed out has its end as its time (rally/task/runner.py), so the load's duration decides.
     last = max((sample.ended for sample in timed), default=begin)
     return Workload(
         scenario=scenario,
-        concurrency=_concurrency(kind, runner),
+        arguments=arguments,
+        runner=runner,
         iterations=len(iterations),
         begin=begin,
         end=begin + load_duration if load_duration is not None and load_duration > 0 else last,
         timed=timed,
+        unblamed=unblamed,
         missed=[" ".join(f"{one.criterion}: {one.detail}".split()) for one in criteria if not one.success],
     )
 
 
-def _concurrency(kind: str, runner: Mapping[str, Any]) -> int | None:
-    if kind == "serial":
-        return 1
-    found = runner.get("concurrency", 1 if kind.startswith("constant") else None)
-    return found if isinstance(found, int) and not isinstance(found, bool) and 0 < found < 1 << 31 else None
+def _runner(kind: str, told: Mapping[str, Any]) -> Runner:
+    pace: Pace = ""
+    load, words = 0.0, ""
+    rest = {name: value for name, value in told.items() if name not in ("times", "duration")}
+    if kind == "rps":
+        rate = rest.pop("rps", None)
+        if _is_amount(rate):
+            pace, load, words = "a second", rate, f"{rate:g} a second"
+        elif isinstance(rate, dict):
+            rising = cast("dict[str, object]", rate)
+            words = f"{rising.get('start')} to {rising.get('end')} a second"[:_LONGEST_WORDS]
+            rest["rps"] = rate
+    elif kind == "serial" or kind.startswith("constant"):
+        at_once = 1 if kind == "serial" else rest.pop("concurrency", 1)
+        if _is_amount(at_once) and isinstance(at_once, int):
+            pace, load, words = "at once", at_once, f"{at_once} at once"
+    # One at a time is the same load by whichever runner.
+    return Runner(pace, load, words, kind != "constant_for_duration", {"runner": pace or kind, **rest})
 
 
-def _timed(iteration: _Iteration) -> list[Timed]:
+def _is_amount(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _MOST_LOAD
+
+
+def _timed(iteration: _Iteration, actions: list[_Done]) -> list[Timed]:
     """Return the samples of one iteration: one per action, with repetitions added up as in Rally's table."""
     failed, error = _failure(iteration.error)
     seconds: dict[str, float] = {}
     ended: dict[str, float] = {}
     outcomes: dict[str, str] = {}
-    for name, begin, end, broken in _actions(iteration, bool(failed)):
+    for name, begin, end, broken in actions:
         seconds[name] = seconds.get(name, 0.0) + end - begin
         ended[name] = end
         outcomes[name] = failed or "error" if broken else outcomes.get(name, "ok")
@@ -260,23 +337,37 @@ def _timed(iteration: _Iteration) -> list[Timed]:
     ]
 
 
-def _actions(iteration: _Iteration, failed: bool) -> list[tuple[str, float, float, bool]]:
-    """Return each action with its begin and end, and whether it failed."""
+def _actions(iteration: _Iteration, in_order: bool) -> list[_Done] | None:
+    """Return each action with its begin and end, and whether it failed; None if it is unknown which failed."""
     told = iteration.atomic_actions
+    whole = iteration.duration + iteration.idle_duration
     if isinstance(told, list):
         return [
-            (_operation(one.name), one.started_at, one.finished_at, one.failed)
+            (_operation(one.name), *_span(one, iteration.timestamp, whole), one.failed)
             for one in told
-            if one.started_at is not None and one.finished_at is not None
+            if one.failed or (one.started_at is not None and one.finished_at is not None)
         ]
-    found: list[tuple[str, float, float, bool]] = []
+    # The old form says of an action that failed at most that it took no time. Without that it was the last one, because
+    # nothing begins after it, if it is among the actions at all: time that none of them took is its own then.
+    unnamed = bool(iteration.error) and None not in told.values()
+    taken = sum(took for took in told.values() if took is not None)
+    among = unnamed and iteration.duration - taken <= max(_OUTSIDE, _OUTSIDE_SHARE * iteration.duration)
+    if among and len(told) > 1 and not in_order:
+        return None
+    found: list[_Done] = []
     now = iteration.timestamp
     for number, (name, took) in enumerate(told.items(), start=1):
-        # The old form does not say which action failed. It is the last one, because nothing starts after it.
-        broken = took is None or (failed and number == len(told))
-        found.append((_operation(re.sub(r" \([0-9]+\)$", "", name)), now, now + (took or 0.0), broken))
-        now += took or 0.0
+        broken = took is None or (among and number == len(told))
+        end = now + (took or 0.0) if in_order else iteration.timestamp + whole
+        found.append((_operation(re.sub(r" \([0-9]+\)$", "", name)), end - (took or 0.0), end, broken))
+        now = end if in_order else now
     return found
+
+
+def _span(action: _Action, began: float, whole: float) -> tuple[float, float]:
+    """Return when an action began and ended; one that failed may lack either."""
+    begin = action.started_at if action.started_at is not None else began
+    return begin, action.finished_at if action.finished_at is not None else max(begin, began + whole)
 
 
 def _operation(name: str) -> str:

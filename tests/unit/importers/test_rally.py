@@ -18,9 +18,9 @@ from tippingpoint.analysis.analyse import analyse
 from tippingpoint.compare.compare import compare
 from tippingpoint.errors import UserError
 from tippingpoint.importers.rally import import_rally
-from tippingpoint.importers.rally_results import holds_json
 from tippingpoint.report import write_report
 from tippingpoint.rundir.results import RunData, load_run
+from tippingpoint.util.inputs import Input
 
 BEGIN = 1_795_300_000.0
 BOOT_AND_DELETE = "NovaServers.boot_and_delete_server"
@@ -59,7 +59,7 @@ def workload(
     runner = {"constant": {"times": len(data), "concurrency": concurrency}}
     return {
         "uuid": UUID,
-        "scenario": {scenario: {"flavor": {"name": "m1.tiny"}}},
+        "scenario": {scenario: more.pop("arguments", {"flavor": {"name": "m1.tiny"}})},
         "runner": runner,
         "data": list(data),
         "load_duration": more.get("load_duration") or lasted(data),
@@ -100,7 +100,8 @@ def old_report(*workloads: dict[str, Any]) -> list[dict[str, Any]]:
 def imported(told: object, folder: Path) -> list[RunData]:
     result = folder / "result.json"
     result.write_text(told if isinstance(told, str) else json.dumps(told), encoding="utf-8")
-    assert holds_json(result)
+    with Input("log", result) as file:
+        assert file.is_json()
     return [load_run(directory) for directory in import_rally(result, folder / "runs")]
 
 
@@ -219,6 +220,70 @@ def test_repetitions_of_an_action_in_an_iteration_are_added_up_as_in_rallys_tabl
         assert run.stages[0].response("boot_server").max == pytest.approx(5e6, rel=0.001)
 
 
+def sorted_keys(told: object) -> str:
+    """A result as `rally task results` of Rally 0.x printed it."""
+    return json.dumps(told, sort_keys=True)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from("abcdefghij"), min_size=2, max_size=6, unique=True), st.data())
+def test_no_action_is_blamed_by_an_order_that_is_that_of_names(names: list[str], data: st.DataObject) -> None:
+    # given an iteration with an error, all of whose actions took time, as Rally 0.x has it
+    told = old_report(workload([iteration(0, 2.0, 1.0, ["TimeoutException", "tired", ""])]))
+    seconds = [data.draw(st.integers(1, 9)) for _ in names]
+    told[0]["result"][0] |= {
+        "atomic_actions": dict(zip(names, seconds, strict=True)),
+        "duration": float(sum(seconds)),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        (run,) = imported(sorted_keys(told), Path(folder))
+    # then the iteration failed, and nothing is said of any action
+    (stage,) = run.stages
+    assert (stage.count("total", "timeout"), stage.attempts("total")) == (1, 1)
+    assert [stage.attempts(name) for name in names] == [0] * len(names)
+    assert any("which action failed is unknown in 1 iteration" in note for note in notes(run))
+
+
+@pytest.mark.parametrize("written", [json.dumps, sorted_keys])
+@pytest.mark.parametrize("place", range(3))
+def test_an_action_without_a_time_is_the_one_that_failed_wherever_it_stands(
+    written: Any, place: int, tmp_path: Path
+) -> None:
+    told = old_report(workload([iteration(0, 2.0, 1.0, ["X", "gone", ""]), iteration(1, 2.0)]))
+    actions = {f"act{number}": None if number == place else 1.0 for number in range(3)}
+    told[0]["result"][0] |= {"atomic_actions": actions, "duration": 2.0}
+    (run,) = imported(written(told), tmp_path)
+
+    (stage,) = run.stages
+    assert [stage.count(f"act{number}", "error") for number in range(3)] == [n == place for n in range(3)]
+    assert [stage.count(f"act{number}") for number in range(3)] == [n != place for n in range(3)]
+    assert sum(event.get("count", 0) for event in run.events if event.get("operation") != "total") == 1
+
+
+@pytest.mark.parametrize("written", [json.dumps, sorted_keys])
+def test_time_outside_all_actions_is_that_of_one_that_rally_left_out_as_it_failed(
+    written: Any, tmp_path: Path
+) -> None:
+    told = old_report(workload([iteration(0, 2.0, 1.0, ["TimeoutException", "tired", ""])]))
+    told[0]["result"][0]["duration"] = 303.0
+    (run,) = imported(written(told), tmp_path)
+
+    (stage,) = run.stages
+    assert (stage.count("boot_server"), stage.count("delete_server")) == (1, 1)
+    assert (stage.count("total", "timeout"), stage.count("delete_server", "timeout")) == (1, 0)
+
+
+def test_every_action_that_failed_counts_though_its_times_are_missing(tmp_path: Path) -> None:
+    one = iteration(0, 2.0, 1.0, ["X", "gone", ""])
+    for action in one["atomic_actions"]:
+        action["failed"] = True
+    one["atomic_actions"][1]["finished_at"] = None
+    (run,) = imported(report(workload([one])), tmp_path)
+
+    (stage,) = run.stages
+    assert (stage.count("boot_server", "error"), stage.count("delete_server", "error")) == (1, 1)
+
+
 def test_idle_time_is_of_the_total_as_rally_has_it(tmp_path: Path) -> None:
     (run,) = imported(report(workload([iteration(0, 2.0, 1.0, idle=0.5)])), tmp_path)
 
@@ -240,6 +305,98 @@ def test_one_scenario_at_several_concurrencies_is_a_ladder_of_these(tmp_path: Pa
     assert [stage.response("boot_server").min for stage in run.stages] == pytest.approx(
         [2e6, 3e6, 4e6], rel=0.001
     )
+
+
+def at(second: float, count: int = 6) -> list[dict[str, Any]]:
+    return [iteration(second + n, 2.0) for n in range(count)]
+
+
+@pytest.mark.parametrize("form", [report, old_report])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"arguments": {"flavor": {"name": "m1.huge"}}},
+        {"runner": {"constant": {"times": 6, "concurrency": 9, "timeout": 5}}},
+        {"runner": {"rps": {"times": 6, "rps": 3}}},
+        {"runner": {"of_a_plugin": {"times": 6}}},
+    ],
+)
+def test_what_differs_in_more_than_its_load_is_no_ladder(form: Any, other: Any, tmp_path: Path) -> None:
+    runs = imported(form(workload(at(0), concurrency=2), workload(at(100), **other)), tmp_path)
+
+    assert [len(run.stages) for run in runs] == [1, 1]
+    assert all(any("differ in more than the load" in note for note in notes(run)) for run in runs)
+
+
+def test_what_has_other_contexts_is_no_ladder(tmp_path: Path) -> None:
+    told = [
+        workload(at(100 * n), concurrency=n, contexts={"users": {"tenants": n}, "quotas": {}}) for n in (1, 2)
+    ]
+    assert len(imported(report(*told), tmp_path)) == 2
+
+
+@pytest.mark.parametrize("form", [report, old_report])
+@pytest.mark.parametrize("rates", [(1, 2, 5, 8), (0.5, 0.25)])
+def test_a_rate_is_the_load_and_an_open_loop(form: Any, rates: Sequence[float], tmp_path: Path) -> None:
+    told = [workload(at(100 * n), runner={"rps": {"times": 6, "rps": rate}}) for n, rate in enumerate(rates)]
+    (run,) = imported(form(*told), tmp_path)
+
+    assert [stage.size for stage in run.stages] == list(rates)
+    assert run.manifest.load_unit == "iterations a second"
+    assert "open loop" in run.manifest.origin
+    assert "closed loop" not in run.manifest.origin
+    assert run.manifest.title.endswith(f"{'/'.join(map(str, rates))} a second")
+
+
+def test_one_rate_alone_is_the_load_too(tmp_path: Path) -> None:
+    (run,) = imported(report(workload(at(0), runner={"rps": {"times": 6, "rps": 5}})), tmp_path)
+
+    assert (run.stages[0].size, run.manifest.load_unit) == (5, "iterations a second")
+    assert any("6 iterations of" in note and "5 a second" in note for note in notes(run))
+
+
+def test_a_rate_that_rises_is_no_load_of_its_own(tmp_path: Path) -> None:
+    rising = {"rps": {"times": 6, "rps": {"start": 1, "end": 9, "step": 2}}}
+    (run,) = imported(report(workload(at(0), runner=rising)), tmp_path)
+
+    assert (run.stages[0].size, run.manifest.load_unit) == (6, "iterations")
+    assert run.manifest.title.endswith("6 iterations, 1 to 9 a second")
+    assert any("the rate rose" in note for note in notes(run))
+    assert "closed loop" not in run.manifest.origin
+
+
+@pytest.mark.parametrize(
+    ("runners", "sizes", "unit"),
+    [
+        (
+            [{"constant_for_duration": {"duration": 9, "concurrency": 4}}],
+            [4],
+            "iterations at once",
+        ),  # how many were done is a result
+        ([{"constant": {"times": 6, "concurrency": 2}}], [6], "iterations"),
+        ([{"serial": {"times": 6}}], [6], "iterations"),
+        (
+            [{"serial": {"times": 6}}, {"constant": {"times": 6, "concurrency": 2}}],
+            [1, 2],
+            "iterations at once",
+        ),
+        (
+            [{"constant": {"times": n, "concurrency": 2}} for n in (6, 12)],
+            [2, 2],
+            "iterations at once",
+        ),  # more of them are no larger load
+    ],
+)
+def test_the_load_is_what_the_runner_keeps(
+    runners: list[dict[str, Any]], sizes: list[int], unit: str, tmp_path: Path
+) -> None:
+    told = [
+        workload(at(100 * n, next(iter(runner.values())).get("times", 6)), runner=runner)
+        for n, runner in enumerate(runners)
+    ]
+    (run,) = imported(report(*told), tmp_path)
+
+    assert ([stage.size for stage in run.stages], run.manifest.load_unit) == (sizes, unit)
 
 
 def test_each_scenario_of_a_task_is_a_run_of_its_own(tmp_path: Path) -> None:
@@ -332,8 +489,8 @@ def test_damaged_or_foreign_json_is_refused_in_one_line(told: object, expected: 
 def test_a_log_is_no_json(tmp_path: Path) -> None:
     log = tmp_path / "claims.log"
     log.write_text("  93.596s extended a0702/0 held for 1m30s in 47ms\n")
-    assert not holds_json(log)
-    assert not holds_json(tmp_path / "nowhere")
+    with Input("log", log) as file:
+        assert not file.is_json()
 
 
 JSON = st.recursive(
