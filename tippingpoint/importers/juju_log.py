@@ -34,6 +34,7 @@ from tippingpoint.rundir.operations import CONNECT
 from tippingpoint.rundir.tags import tag
 from tippingpoint.util.inputs import Input
 from tippingpoint.util.secret_files import read_text
+from tippingpoint.util.strict_yaml import StrictLoader
 
 WORKER = "log"
 LONGEST_LINE = 4 << 10
@@ -136,11 +137,18 @@ def new_run(out: Path, title: str, started: float) -> Generator[tuple[str, Path]
         yield run_id, held.inside
         os.fchmod(held.descriptor, 0o755)
         held.path.rename(out / run_id)
-    except BaseException:
+    except BaseException as problem:
         shutil.rmtree(held.path, ignore_errors=True)
+        if isinstance(problem, OSError):  # what is read has its own error
+            raise _no_room(out, problem) from None
         raise
     finally:
         held.close()
+
+
+def _no_room(out: Path, problem: OSError) -> UserError:
+    accepted = f"a directory with room for the imported run ({problem.strerror})"
+    return UserError("--out", str(out), accepted)
 
 
 @contextlib.contextmanager
@@ -185,7 +193,7 @@ def _sidecar(log: Path, given: Path | None) -> Sidecar:
         return Sidecar()
     try:
         text = read_text("sidecar", path, "a readable YAML file")
-        return Sidecar.model_validate(yaml.safe_load(text) or {})
+        return Sidecar.model_validate(yaml.load(text, StrictLoader) or {})
     except ValidationError as problem:
         error = problem.errors(include_url=False)[0]
         field = ".".join(str(part) for part in error["loc"]) or "sidecar"

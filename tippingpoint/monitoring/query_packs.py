@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from tippingpoint.errors import UserError
 from tippingpoint.plan.packages import shipped_files
 from tippingpoint.rundir.resources import Limit
+from tippingpoint.util.strict_yaml import StrictLoader
 from tippingpoint.util.text import nearest
 
 Unit = Literal["bytes", "bytes/s", "bits/s", "cores", "seconds", "count", "count/s", "ratio"]
@@ -191,7 +192,7 @@ def load_pack(text: str, source: str) -> Pack:
     if len(text) > MAX_TEXT:
         raise UserError(source, f"{len(text)} characters", f"at most {MAX_TEXT}")
     try:
-        fields: Any = yaml.safe_load(text)
+        fields: Any = yaml.load(text, StrictLoader)
     except _NO_YAML as problem:
         raise UserError(source, " ".join(str(problem).split())[:200], "YAML") from None
     if not isinstance(fields, dict):

@@ -36,6 +36,7 @@ from tippingpoint.plan.kinds import (
 from tippingpoint.plan.packages import kinds, kinds_where
 from tippingpoint.plan.shipped import MAX_TEXT, plan_text
 from tippingpoint.plan.spawn import SpawnPlan, SpawnStage
+from tippingpoint.util.strict_yaml import NotOurs, StrictLoader
 
 # YAML's own constructors raise these on values that only look like theirs, such as the date 2001-99-99.
 _NO_YAML = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -169,21 +170,12 @@ def parse_plan(text: str, overrides: Sequence[str] = (), source: str = "plan") -
         raise UserError(source, "nested too deeply", "a plan") from None
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML without merge keys: a few lines of them can expand to more than fits into memory."""
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        if any(key.tag == "tag:yaml.org,2002:merge" for key, _ in node.value):
-            raise ValueError("a merge key (<<)")
-        super().flatten_mapping(node)
-
-
 def read_yaml(text: str) -> object:
     """Return the value in a text in YAML from outside; raises ValueError that says in one line why there is none."""
     if len(text) > MAX_TEXT:
         raise ValueError(f"{len(text)} characters, more than {MAX_TEXT}")
     try:
-        return yaml.load(text, _Loader)
+        return yaml.load(text, StrictLoader)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except _NO_YAML as problem:
@@ -213,7 +205,7 @@ def _override(fields: dict[str, Any], override: str) -> None:
     try:
         value = read_yaml(text)
     except ValueError as problem:
-        if not isinstance(problem.__cause__, yaml.YAMLError):
+        if not isinstance(problem.__cause__, yaml.YAMLError) or isinstance(problem.__cause__, NotOurs):
             raise UserError("--set", written(override), f"a value in YAML ({problem})") from None
         value = text  # no YAML at all, such as a description with a colon
     *parents, last = key.split(".")

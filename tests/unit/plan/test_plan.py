@@ -219,6 +219,55 @@ def test_mistakes_are_one_line(plan: str, overrides: list[str], message: str) ->
 
 
 @pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (
+            OK + "\nname: other",
+            r"plan: name is given twice, in line 1 and in line [0-9]+: expected a plan in YAML",
+        ),
+        (OK + "\nworkload: {units: 2, units: 3}", "workload is given twice|units is given twice, in line"),
+        ('name: x\ntarget: {kind: etcd, "kind": juju}', "kind is given twice, in line 2 and in line 2"),
+    ],
+)
+def test_a_key_that_is_given_twice_is_refused_with_its_lines(plan: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as refused:
+        parse_plan(plan)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_override_that_gives_a_key_twice_is_refused() -> None:
+    with pytest.raises(UserError, match=r"--set: .*hold is given twice"):
+        parse_plan(OK, ["stages=[{leases: 1, hold: 1s, hold: 2s}]"])
+
+
+@pytest.mark.parametrize("text", ["0100", "012", "1:30", "1_000", "0b11", "yes", "2001-01-01", "+-1", "08"])
+def test_what_is_a_number_in_old_yaml_alone_is_refused_where_a_number_is_meant(text: str) -> None:
+    for plan, overrides in ((OK.replace("10}", f"{text}}}"), []), (OK, [f"stages.0.leases={text}"])):
+        with pytest.raises(UserError, match=r"stages\.0\.leases: ") as refused:
+            parse_plan(plan, overrides)
+        assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0100", 100.0), ("012", 12.0), (".5", 0.5), ("1e1", 10.0), ("0.50", 0.5), ("7", 7.0)],
+)
+def test_a_duration_is_read_as_people_mean_it(text: str, seconds: float) -> None:
+    assert parse_plan(OK, [f"stages.0.hold={text}"]).stages[0].hold == seconds
+
+
+@pytest.mark.parametrize("text", ["0100", "no", "on", "1:30", "1_000", "52:54:00"])
+def test_a_text_stays_as_it_was_written(text: str) -> None:
+    assert parse_plan(OK, [f"description={text}"]).description == text
+
+
+@pytest.mark.parametrize(("text", "truth"), [("yes", True), ("true", True), ("no", False), ("off", False)])
+def test_a_truth_value_may_be_yes_or_no(text: str, truth: bool) -> None:
+    plan = parse_plan(OK, [f"thresholds=[{{operation: claim, p99: 1s, abort: {text}}}]"])
+    assert plan.thresholds[0].abort is truth
+
+
+@pytest.mark.parametrize(
     ("plan", "overrides"),
     [
         (OK, ["target.endpoints=[http://user:secret@h]"]),
