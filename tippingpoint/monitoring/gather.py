@@ -19,9 +19,18 @@ from tippingpoint.monitoring.naming import INSTANCES, NODES, known_as, member_na
 from tippingpoint.monitoring.prometheus import Prometheus, Sampled
 from tippingpoint.monitoring.query_packs import Figure, Pack, by_host, packs_for
 from tippingpoint.monitoring.selecting import all_but_generators, both
+from tippingpoint.rundir.clock import ahead_at_end, boot_id, since_boot
 from tippingpoint.rundir.cluster_events import Member, read_cluster
-from tippingpoint.rundir.resources import MOST_POINTS, MOST_SERIES, FigureData, Resources, Series
+from tippingpoint.rundir.resources import (
+    MOST_POINTS,
+    MOST_SERIES,
+    PROMETHEUS,
+    FigureData,
+    Resources,
+    Series,
+)
 from tippingpoint.rundir.results import RunData
+from tippingpoint.util.durations import format_duration
 
 LEAD = 120.0
 """Seconds before the run that are included, as the idle state."""
@@ -159,22 +168,58 @@ async def gather_run(
             str(run.directory),
             "a run made by tippingpoint, not an import: only its times have a clock",
         )
-    started = run.manifest.started
+    manifest = run.manifest
     last = max((float(event["t"]) for event in run.events), default=0.0)
     last = max([last, *(stage.end or stage.begin for stage in run.stages), *run.gauges.t[-1:].tolist()])
-    ended = run.manifest.ended or started + last
-    end = max(min(ended + TAIL, time.time()), started)
-    packs = packs_for(run.manifest.target.kind)
-    return await gather_resources(
+    lasted = last if manifest.ended is None else max(last, manifest.ended - manifest.started)
+    began = await _began(run, prometheus)
+    if began.started > began.now:
+        late = (
+            f"{format_duration(float(math.ceil(began.started - began.now)))} after Prometheus' present time"
+        )
+        raise UserError(
+            "run", f"{manifest.id}, which began {late}", "clocks that agree: one of them is wrong"
+        )
+    gathered = await gather_resources(
         prometheus,
-        packs,
-        started - LEAD,
-        end,
-        started,
+        packs_for(manifest.target.kind),
+        began.started - LEAD,
+        max(min(began.started + lasted + TAIL, began.now), began.started),
+        began.started,
         members=read_cluster(run.events).members,
         selector=both(selector, all_but_generators(unit.name for unit in run.units)),
         asked=asked,
     )
+    gathered.corrected = began.known
+    return gathered
+
+
+@dataclass(frozen=True)
+class _Began:
+    """When a run began, and what time it is, both by Prometheus' clock (Unix seconds)."""
+
+    started: float
+    now: float
+    known: bool
+    """Whether the begin is known by the time that has passed since, and not by the clock that the run's machine had."""
+
+
+async def _began(run: RunData, prometheus: Prometheus) -> _Began:
+    """Return when a run began. On the machine of the run, and in its boot, the time that has passed since is known."""
+    manifest = run.manifest
+    started = manifest.started + ahead_at_end(run.events)
+    try:
+        before = since_boot()
+        told = await prometheus.query("time()")
+        asked = (before + since_boot()) / 2
+    except (OperationFailed, TargetError):  # the next query reports why
+        return _Began(started, max(started, time.time()), known=False)
+    now = float(told[0].values[-1]) if told else math.nan
+    if not math.isfinite(now):
+        return _Began(started, max(started, time.time()), known=False)
+    if manifest.began_after_boot is None or not manifest.boot or manifest.boot != boot_id():
+        return _Began(started, now, known=False)
+    return _Began(now - max(0.0, asked - manifest.began_after_boot), now, known=True)
 
 
 async def gather_resources(
@@ -275,7 +320,7 @@ class _Gathering:
             return "Prometheus", {}
         self._answers = True
         ahead = round(float(told[0].values[-1]) - between, 3) if told else math.nan
-        clock = {"Prometheus": ahead + 0.0} if math.isfinite(ahead) else {}
+        clock = {PROMETHEUS: ahead + 0.0} if math.isfinite(ahead) else {}
         return f"Prometheus {version}", clock
 
     async def _member_names(self, start: float, end: float) -> dict[str, str]:

@@ -196,7 +196,7 @@ def _run(run: RunData) -> dict[str, Any]:
         "reason": manifest.reason,
         "started": _utc(manifest.started),
         "ended": _utc(manifest.ended),
-        "seconds": None if manifest.ended is None else max(0.0, manifest.ended - manifest.started),
+        "seconds": _seconds(run),
         "target": target,
         "identity": _identity(named),
         "controller": target.get("controller") or named.get("controller"),
@@ -206,6 +206,15 @@ def _run(run: RunData) -> dict[str, Any]:
         "workers": [worker.model_dump() for worker in manifest.workers],
         "sizes": [stage.size for stage in run.stages],
     }
+
+
+def _seconds(run: RunData) -> float | None:
+    """Return how long a run took. Older ones were told by the wall clock, which may have been set back meanwhile."""
+    manifest = run.manifest
+    if manifest.ended is None:
+        return None
+    moments = [float(event["t"]) for event in run.events] if manifest.timeline == "seconds" else []
+    return max(0.0, manifest.ended - manifest.started, *moments)
 
 
 def _identity(target: Mapping[str, Any]) -> str | None:

@@ -1,4 +1,7 @@
-"""Asks a Prometheus for the figures that a plan's thresholds are about. All times are Unix seconds of our own clock."""
+"""Asks a Prometheus for the figures that a plan's thresholds are about.
+
+All times are Unix seconds of our own clock as it was when the run began, and go on by the monotonic clock.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +59,7 @@ class AskedFigures:
         """Seconds between scrapes of the slowest host of a figure with `abort`."""
         self._ahead = 0.0
         """Seconds that Prometheus' clock is ahead of ours."""
+        self._began = time.time() - time.monotonic()
 
     async def open(self) -> None:
         """Ask Prometheus whether it can tell what is wanted.
@@ -74,10 +78,10 @@ class AskedFigures:
         Raises TargetError if it does not answer.
         """
         try:
-            before = time.time()
+            before = self._now()
             told = await self._prometheus.query("time()")
-            self._ahead = float(told[0].values[-1]) - (before + time.time()) / 2 if told else 0.0
-            now = time.time() + self._ahead
+            self._ahead = float(told[0].values[-1]) - (before + self._now()) / 2 if told else 0.0
+            now = self._now() + self._ahead
             for figures in (self._figures, self._watched):
                 await figures.measure(now - LOOK_BACK, now)
             scrapes = await self._figures.scrapes(now - LOOK_BACK, now)
@@ -88,6 +92,9 @@ class AskedFigures:
         intervals = [self._watched.interval(one) for one in self._watched.wanted]
         self._interval = max((each for each in intervals if each is not None), default=self._interval)
         return scrapes
+
+    def _now(self) -> float:
+        return self._began + time.monotonic()
 
     def _check_holds(self) -> None:
         plan = self._plan

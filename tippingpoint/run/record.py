@@ -12,10 +12,12 @@ from secrets import token_hex
 
 from tippingpoint.errors import UserError
 from tippingpoint.run.watcher import RunnerEvents
+from tippingpoint.rundir.clock import EVENT, ClockWatch
 from tippingpoint.rundir.files import new_file, open_file
 from tippingpoint.rundir.held import HeldDirectory
 from tippingpoint.rundir.journal import RESCUE_PREFIX, Events
 from tippingpoint.rundir.manifest import Manifest, RunStatus, new_run_id
+from tippingpoint.rundir.standstills import asleep
 
 
 class Record:
@@ -28,6 +30,10 @@ class Record:
         self.started_wall = time.time()
         """The run's start, seconds since the epoch."""
         self.started = time.monotonic()
+        self._asleep = asleep()
+        self.after_boot = self.started + self._asleep
+        """Seconds from the machine's boot to the run's start."""
+        self._clock = ClockWatch()
         self.run_id = run_id or new_run_id(plan_name, self.started_wall)
         self.directory = out / self.run_id
         """The run's directory by its name, for people. What is read and written is in `inside`."""
@@ -76,6 +82,13 @@ class Record:
         """Seconds since the run's start."""
         return time.monotonic() - self.started
 
+    def look_at_clock(self) -> None:
+        """Write an event if the wall clock was set since the last look; a look costs some microseconds."""
+        t = self.now()
+        fields = self._clock.look(t, time.time() - self.started_wall, asleep() - self._asleep)
+        if fields is not None:
+            self.event(EVENT, **fields)
+
     def event(self, event: str, **fields: object) -> None:
         """Write an event, and pass it to the watcher."""
         t = self.now()
@@ -104,7 +117,8 @@ class Record:
         """Write into the manifest how the run ended; raises UserError if the run's directory is gone."""
         self.manifest.status = status
         self.manifest.reason = reason
-        self.manifest.ended = time.time()
+        self.look_at_clock()
+        self.manifest.ended = self.started_wall + self.now()
         self.manifest.pid = None
         if not self.is_there:
             self.save_manifest()  # where the directory is now, if it was moved

@@ -34,6 +34,7 @@ from tippingpoint.run.turns import Turns
 from tippingpoint.run.watcher import RunnerEvents
 from tippingpoint.run.worker import Job
 from tippingpoint.run.worker_count import worker_count
+from tippingpoint.rundir.clock import boot_id
 from tippingpoint.rundir.manifest import Host, Manifest, TargetEntry, process_started
 from tippingpoint.targets.registry import target_of
 from tippingpoint.units.conductor import Conductor
@@ -215,6 +216,8 @@ class Runner:
             if self._takes_up is not None and self._takes_up.entry is not None
             else "",
             started=self._record.started_wall,
+            boot=boot_id(),
+            began_after_boot=round(self._record.after_boot, 3),
             pid=os.getpid(),
             pid_started=process_started(os.getpid()),
             host=Host.here(),
@@ -403,6 +406,7 @@ class Runner:
         return ""
 
     def _ticked(self, worker: str, tick: Tick) -> None:
+        self._record.look_at_clock()
         if self._heard is not None:
             self._heard(tick)
         progress = self._stages.progress

@@ -109,7 +109,12 @@ class Manifest(BaseModel):
     started: float
     """When the run began: seconds since the epoch."""
     ended: float | None = None
-    """When the run ended; null while it goes on."""
+    """When the run ended: its begin and how long it took, whatever was done to the machine's clock meanwhile. Null
+    while it goes on."""
+    boot: str = ""
+    """The boot of the machine on which it began (boot_id of the kernel); empty in older runs."""
+    began_after_boot: float | None = None
+    """Seconds from that boot to the run's begin, those included for which the machine was suspended."""
     pid: int | None = None
     """The run's process; null once it has ended."""
     pid_started: int | None = None

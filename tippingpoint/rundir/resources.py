@@ -18,6 +18,8 @@ FILE = "resources.json"
 MOST_POINTS = 400
 """The most moments gathered of a series: a chart of 1200 pixels shows no more, and 15 figures of 100 hosts are 5
 MB."""
+PROMETHEUS = "Prometheus"
+"""The name of its clock in Resources.clock."""
 MOST_SERIES = 400
 """The most series gathered of one figure: four processes on each of 100 hosts."""
 LARGEST_FILE = 64 << 20
@@ -174,6 +176,9 @@ class Resources(BaseModel):
     """The spans of time in which a host was not scraped, or a scrape of it failed."""
     clock: dict[str, FiniteFloat] = {}
     """Seconds that a host's clock was ahead of Prometheus', and Prometheus' of the machine that gathered."""
+    corrected: bool = False
+    """Whether moments are joined by the time that has passed since the run's begin, so that neither Prometheus' clock
+    nor the run's matters."""
 
     @model_validator(mode="after")
     def _on_one_grid(self) -> Resources:

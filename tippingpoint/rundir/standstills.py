@@ -133,7 +133,7 @@ class CauseFinder:
     def slept(self) -> float:
         """Return the seconds that the machine was suspended since the last look; the monotonic clock leaves them
         out."""
-        return max(0.0, _asleep() - self._before.asleep)
+        return max(0.0, asleep() - self._before.asleep)
 
     def cause(self, seconds: float) -> Cause:
         """Return what took most of these seconds, which have passed since the last look."""
@@ -153,7 +153,7 @@ class CauseFinder:
             self._fd = None
 
     def _usage(self) -> _Usage:
-        return _Usage(time.process_time(), self._waited(), _asleep())
+        return _Usage(time.process_time(), self._waited(), asleep())
 
     def _waited(self) -> float | None:
         if self._fd is None:
@@ -164,7 +164,8 @@ class CauseFinder:
             return None
 
 
-def _asleep() -> float:
+def asleep() -> float:
+    """Return for how many seconds the machine was suspended since its boot."""
     while True:
         before = time.monotonic()
         with_sleep = time.clock_gettime(time.CLOCK_BOOTTIME)

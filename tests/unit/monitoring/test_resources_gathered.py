@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +15,15 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.made.synthetic import MadeStage, write_run
+from tippingpoint.errors import UserError
 from tippingpoint.monitoring import gather as gathering
-from tippingpoint.monitoring.gather import gather_resources
+from tippingpoint.monitoring.gather import gather_resources, gather_run
 from tippingpoint.monitoring.prometheus import Prometheus
 from tippingpoint.monitoring.query_packs import Pack, load_pack
+from tippingpoint.rundir.clock import boot_id, since_boot
 from tippingpoint.rundir.resources import Resources
+from tippingpoint.rundir.results import RunData, load_run
 
 STARTED = 1_790_000_000.0
 PACK = """
@@ -36,7 +42,13 @@ Answer = Callable[[web.Request, str], Awaitable[web.StreamResponse]]
 
 async def gathered(answer: Answer, pack: Pack | None = None) -> Resources:
     """What is gathered of ten minutes from a server that answers so."""
+    async with served(answer) as prometheus:
+        packs = [pack or load_pack(PACK, "made")]
+        return await gather_resources(prometheus, packs, STARTED - 60, STARTED + 540, STARTED)
 
+
+@asynccontextmanager
+async def served(answer: Answer) -> AsyncGenerator[Prometheus]:
     async def handle(request: web.Request) -> web.StreamResponse:
         form = await request.post() if request.method == "POST" else {}
         return await answer(request, str(form.get("query", "")))
@@ -49,8 +61,7 @@ async def gathered(answer: Answer, pack: Pack | None = None) -> Resources:
     port = runner.addresses[0][1]
     try:
         async with Prometheus(f"http://127.0.0.1:{port}") as prometheus:
-            packs = [pack or load_pack(PACK, "made")]
-            return await gather_resources(prometheus, packs, STARTED - 60, STARTED + 540, STARTED)
+            yield prometheus
     finally:
         await runner.cleanup()
 
@@ -209,3 +220,64 @@ async def test_whatever_was_sampled_there_are_resources(
     # then what comes of them is whole
     told = await gathered(answer)
     assert Resources.model_validate_json(told.model_dump_json()) == told
+
+
+async def gathered_of(run: RunData, ahead: float) -> Resources:
+    """What is gathered of a run from a Prometheus whose clock is so far ahead of this machine's."""
+
+    async def answer(request: web.Request, query: str) -> web.StreamResponse:
+        if request.path.endswith("/query"):
+            now = time.time() + ahead
+            return web.json_response(
+                {"status": "success", "data": {"resultType": "scalar", "result": [now, f"{now}"]}}
+            )
+        return await sound(request, query)
+
+    async with served(answer) as prometheus:
+        return await gather_run(run, prometheus)
+
+
+@pytest.mark.parametrize("ours", [0.0, -600.0, 3600.0])
+@pytest.mark.parametrize("theirs", [0.0, 3600.0, -86_400.0])
+async def test_samples_are_joined_by_the_time_that_has_passed_whatever_clocks_said(
+    ours: float, theirs: float, tmp_path: Path
+) -> None:
+    # given a run of this machine that began 100 s ago, by a clock that was wrong then
+    run = load_run(
+        write_run(
+            tmp_path,
+            [MadeStage(100)],
+            started=time.time() - 100.0 + ours,
+            ended=time.time() - 90.0 + ours,
+            boot=boot_id(),
+            began_after_boot=since_boot() - 100.0,
+        )
+    )
+    # when its resources are gathered from a Prometheus whose clock is another one
+    found = await gathered_of(run, theirs)
+    # then they are those of the run and of what was before and after it
+    assert found.corrected
+    assert found.t[0] == pytest.approx(-120.0, abs=5.0)
+    assert found.t[-1] == pytest.approx(70.0, abs=20.0)
+    assert found.figure("scrape-duration") is not None
+
+
+async def test_a_run_of_another_machine_that_began_later_than_now_is_refused_in_a_line(
+    tmp_path: Path,
+) -> None:
+    begun = time.time() + 3600.0
+    run = load_run(write_run(tmp_path, [MadeStage(100)], started=begun, ended=begun + 10, boot="another"))
+    with pytest.raises(
+        UserError, match=r"began 60m after Prometheus' present time: expected clocks that agree"
+    ):
+        await gathered_of(run, 0.0)
+
+
+async def test_a_run_of_another_machine_is_joined_by_its_clock_as_it_was_at_its_end(tmp_path: Path) -> None:
+    begun = time.time() - 700.0
+    stepped = {"t": 2.0, "event": "clock", "ahead": 600.0, "asleep": 0.0}
+    run = load_run(write_run(tmp_path, [MadeStage(100)], started=begun, ended=begun + 10, events=[stepped]))
+    found = await gathered_of(run, 0.0)
+    assert not found.corrected
+    assert found.t[0] == pytest.approx(-120.0, abs=1.0)
+    assert found.t[-1] == pytest.approx(70.0, abs=20.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ import pytest
 from tippingpoint.errors import UserError
 from tippingpoint.run.record import Record
 from tippingpoint.run.watcher import RunnerEvents
-from tippingpoint.rundir.journal import RESCUE_PREFIX, AppendFile
+from tippingpoint.rundir.clock import clock_steps
+from tippingpoint.rundir.journal import RESCUE_PREFIX, AppendFile, read_events
 from tippingpoint.rundir.ledger import remember
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
 from tippingpoint.targets.etcd.ledger import EtcdEntry
@@ -140,3 +142,24 @@ def test_nothing_is_written_through_a_link_that_takes_the_place_of_the_directory
     assert os.listdir(victim) == []
     assert Manifest.load(tmp_path / "moved").reason == "replaced"
     assert "later" in (tmp_path / "moved" / "events.jsonl").read_text()
+
+
+def test_a_run_takes_as_long_as_the_monotonic_clock_says_however_the_wall_clock_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a run whose machine's clock is set back by an hour
+    record = opened(tmp_path)
+    record.look_at_clock()
+    set_back = time.time
+    monkeypatch.setattr(time, "time", lambda: set_back() - 3600.0)
+    # when it goes on, and ends
+    record.look_at_clock()
+    record.look_at_clock()
+    record.end("complete", "")
+    record.close(passwords=[])
+    # then the length is that of the run, and the step is on record once
+    manifest = Manifest.load(tmp_path / RUN_ID)
+    assert manifest.ended is not None
+    assert 0.0 <= manifest.ended - record.started_wall <= record.now()
+    (step,) = clock_steps(read_events(tmp_path / RUN_ID / "events.jsonl").events)
+    assert step.seconds == pytest.approx(-3600.0, abs=1.0)

@@ -10,7 +10,8 @@ from tippingpoint.analysis.rate_limit import waited_for_rate_limit
 from tippingpoint.plan.kinds import facts_of
 from tippingpoint.report import figures
 from tippingpoint.report.sections.resources import joined_gaps
-from tippingpoint.rundir.resources import Resources
+from tippingpoint.rundir.clock import clock_steps
+from tippingpoint.rundir.resources import PROMETHEUS, Resources
 from tippingpoint.rundir.results import RunData
 from tippingpoint.util.text import choose, show_count
 
@@ -69,13 +70,20 @@ def _of_units(run: RunData, reasons: Sequence[str]) -> list[str]:
 
 def _of_clocks(run: RunData) -> list[str]:
     lines = [
+        f"the machine's clock stepped {'ahead' if step.seconds > 0 else 'back'} by "
+        f"{figures.seconds(abs(step.seconds))} at {figures.clock(step.t)}: lengths are of a clock that does not"
+        for step in clock_steps(run.events)
+    ]
+    lines += [
         f"the clock of {unit.name} was {_off(unit.clock_offset)}: its times are corrected for that"
         for unit in run.units
         if unit.clock_offset is not None and abs(unit.clock_offset) > CLOCK_SECONDS
     ]
     if run.resources is not None:
+        corrected = [PROMETHEUS] if run.resources.corrected else []
         lines += [
-            f"the clock of {host} was {_off(ahead)}: its figures may be off by as much"
+            f"the clock of {host} was {_off(ahead)}: "
+            + ("moments are corrected for that" if host in corrected else "its figures may be off by as much")
             for host, ahead in sorted(run.resources.clock.items())
             if abs(ahead) > CLOCK_SECONDS
         ]
