@@ -8,6 +8,7 @@ from math import inf
 from typing import Literal
 
 from tippingpoint.analysis.cliff import fault_times
+from tippingpoint.analysis.enough_calls import too_few
 from tippingpoint.analysis.findings import Findings, StageFindings
 from tippingpoint.analysis.generator_health import (
     OwnLosses,
@@ -180,14 +181,12 @@ def _checks(findings: Findings) -> list[Check]:
     if not run.stages:
         return [replace(check, stage=None, size=None) for check in stage_checks(_NO_STAGE, plan.thresholds)]
     clock_known = run.manifest.timeline == "seconds"
-    return _asked_for(
-        run,
-        [
-            _known(found, blamed(run, found, check))
-            for found in findings.stages
-            for check in stage_checks(found.stage, plan.thresholds, clock_known=clock_known)
-        ],
-    )
+    checks = [
+        _known(found, blamed(run, found, check))
+        for found in findings.stages
+        for check in stage_checks(found.stage, plan.thresholds, clock_known=clock_known)
+    ]
+    return _asked_for(run, checks if plan.find is not None else _shown(findings, checks))
 
 
 def judge(findings: Findings, found: Found | None = None) -> Verdict:
@@ -308,6 +307,37 @@ def _known(found: StageFindings, check: Check) -> Check:
     if check.met is not True or not found.damage:
         return check
     return replace(check, met=None, why=found.damage[0].sentence)
+
+
+def _shown(findings: Findings, checks: Sequence[Check]) -> list[Check]:
+    """Withdraw a p99.9 that was met if too few calls show it, unless enough calls show it at this load or a larger one.
+
+    A lower percentile is judged by the largest call if there are few: plans ask for that on purpose, for things that
+    are made in tens.
+    """
+    stages = {found.stage.number: found.stage for found in findings.stages}
+    why: dict[tuple[int | None, str], str] = {
+        (check.stage, check.operation): too_few(
+            "p99.9", _PERCENTILES["p999"], costs(stages[check.stage], check.operation).total
+        )
+        for check in checks
+        if check.limit == "p999" and check.met is True and check.stage in stages
+    }
+    shown = {
+        operation: max(
+            (stages[n].size for n, of in why if n is not None and of == operation and not why[n, of]),
+            default=-inf,
+        )
+        for _, operation in why
+    }
+    return [
+        replace(check, met=None, why=problem)
+        if check.limit == "p999"
+        and (problem := why.get((check.stage, check.operation), ""))
+        and (check.size or 0) > shown[check.operation]
+        else check
+        for check in checks
+    ]
 
 
 def _throughput_lost(found: StageFindings, observed: float, allowed: float) -> str | None:

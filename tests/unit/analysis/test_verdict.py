@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.made.lxd_runs import FILL_PLAN, Fill, write_fill
 from tests.unit.made.made_runs import made_curve, made_run, made_stage
 from tippingpoint.analysis.analyse import analyse
+from tippingpoint.analysis.enough_calls import calls_needed
 from tippingpoint.analysis.generator_health import stage_saturated
 from tippingpoint.analysis.verdict import stage_checks
 from tippingpoint.plan.base import Threshold
@@ -43,6 +44,43 @@ def test_thresholds_that_hold_everywhere_are_met() -> None:
     assert (verdict.outcome, verdict.exit_code) == ("met", 0)
     assert verdict.sentence == "Met: the threshold held through 4000 leases."
     assert [check.met for check in verdict.checks] == [True, True, True]
+
+
+def of_calls(*calls: int, milliseconds: float = 10.0) -> list:
+    """Stages with so many extensions each."""
+    return [
+        made_stage(number, size, {"claim.ok": [5.0] * 100, "extend.ok": [milliseconds] * count})
+        for number, (size, count) in enumerate(zip(SIZES, calls, strict=False), start=1)
+    ]
+
+
+EXTEND_P999 = plan("operation: extend, p999: 100ms")
+
+
+@pytest.mark.parametrize(("calls", "shown"), [(20, "20"), (999, "999")])
+def test_a_p999_of_fewer_calls_than_have_one_beyond_it_is_not_met(calls: int, shown: str) -> None:
+    verdict = analyse(made_run(of_calls(5000, 5000, calls), plan=EXTEND_P999)).verdict
+    assert (verdict.outcome, verdict.exit_code) == ("withheld", 4)
+    assert f"not enough calls to judge p99.9: {shown} of at least 1,000" in verdict.sentence
+    assert [check.met for check in verdict.checks] == [True, True, None]
+
+
+def test_few_calls_at_a_small_load_do_not_matter_where_a_larger_one_shows_it() -> None:
+    verdict = analyse(made_run(of_calls(20, 999, 1000), plan=EXTEND_P999)).verdict
+    assert verdict.outcome == "met"
+    assert [check.met for check in verdict.checks] == [True, True, True]
+
+
+def test_a_p999_that_is_missed_needs_no_thousand_calls() -> None:
+    verdict = analyse(made_run(of_calls(20, milliseconds=200.0), plan=EXTEND_P999)).verdict
+    assert verdict.outcome == "missed"
+
+
+@pytest.mark.parametrize(
+    ("percentile", "calls"), [(50.0, 2), (90.0, 10), (95.0, 20), (99.0, 100), (99.9, 1000), (100.0, 1)]
+)
+def test_a_percentile_needs_calls_of_which_one_is_beyond_it(percentile: float, calls: int) -> None:
+    assert calls_needed(percentile) == calls
 
 
 @pytest.mark.parametrize(
