@@ -11,8 +11,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     # Matrices are small here. numpy would start a thread for each core when it is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from tippingpoint.cli.streams import repair_streams
     from tippingpoint.util.process import protect
 
+    repair_streams()
     protect()
     from tippingpoint.cli.program import main as command_line
 

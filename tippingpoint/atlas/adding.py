@@ -43,7 +43,12 @@ def add_entry(atlas: Path, name: str, runs: Sequence[Path]) -> Path:
         for run, file in zip(runs, files, strict=True):
             write_digest_file(run, file)
         replace_file(Path(made) / FILE, _draft([analyse(load_digest_file(file)) for file in files]))
-        shutil.copytree(made, directory)
+        try:
+            shutil.copytree(made, directory)
+        except OSError as problem:
+            shutil.rmtree(directory, ignore_errors=True)
+            why = problem.strerror or "not everything could be written"
+            raise UserError("DIR", str(atlas), f"a directory with room for the entry ({why})") from None
     return directory / FILE
 
 

@@ -7,17 +7,19 @@ needs none of them.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import io
-import os
 import sys
+import tempfile
+import traceback
 from collections.abc import Sequence
 from typing import NoReturn, cast
 
 from tippingpoint import __version__
 from tippingpoint.cli.arguments import COMMANDS
-from tippingpoint.errors import Refused, TargetError, UserError, without_logins
-from tippingpoint.util.exit_codes import BAD_INPUT, INTERRUPTED, MET, TARGET_FAILED
+from tippingpoint.errors import Refused, TargetError, UserError, told, without_logins
+from tippingpoint.util.exit_codes import BAD_INPUT, CRASHED, INTERRUPTED, MET, TARGET_FAILED
 from tippingpoint.util.importing import importing
 from tippingpoint.util.process import check_limits, lack_of
 from tippingpoint.util.secret_words import without_secrets
@@ -32,31 +34,52 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 met, 1 missed, 2 bad input, 3 target failed, 4 verdict withheld."""
+    """Run the command line and exit: 0 met, 1 missed, 2 bad input, 3 target failed, 4 verdict withheld, 70 crashed."""
     _survive_narrow_encodings()
-    asked = sys.argv[1:] if arguments is None else [*arguments]
+    sys.exit(_carry_out(sys.argv[1:] if arguments is None else [*arguments]))
+
+
+def _carry_out(asked: Sequence[str]) -> int:
+    """Return the exit code of a command, after its output has been written."""
     command = next((word for word in asked if not word.startswith("-")), "")
-    options = build_parser([command]).parse_args(asked)
-    code: int
     try:
-        code = _do(options)
+        try:
+            code = _do(build_parser([command]).parse_args(asked))
+        except SystemExit as ended:  # argparse has shown a help text, or refused an option
+            code = ended.code if isinstance(ended.code, int) else MET
         sys.stdout.flush()
     except (UserError, TargetError, Refused) as refused:
-        print(f"tippingpoint: {refused}", file=sys.stderr)
+        _say(str(refused))
         if isinstance(refused, Refused):
-            code = refused.exit_code
-        else:
-            code = BAD_INPUT if isinstance(refused, UserError) else TARGET_FAILED
+            return refused.exit_code
+        return BAD_INPUT if isinstance(refused, UserError) else TARGET_FAILED
     except KeyboardInterrupt:
-        code = INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of our output is gone
-        code = MET
+        return INTERRUPTED
     except OSError as problem:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        print(f"tippingpoint: {problem.filename or 'standard output'}: {problem.strerror}", file=sys.stderr)
-        code = BAD_INPUT
-    sys.exit(code)
+        _say(f"{problem.filename}: {problem.strerror}" if problem.filename else told(problem))
+        return BAD_INPUT
+    except Exception as defect:
+        _say(_kept(defect))
+        return CRASHED
+    return code
+
+
+def _say(line: str) -> None:
+    with contextlib.suppress(OSError):
+        print(f"tippingpoint: {line}", file=sys.stderr)
+
+
+def _kept(defect: Exception) -> str:
+    """Keep the traceback of a defect in a file that only its owner can read, and return what to say of it."""
+    line = f"{told(defect)}: this is a defect of tippingpoint"
+    try:
+        descriptor, path = tempfile.mkstemp(prefix="tippingpoint-crash-", suffix=".txt")
+        with open(descriptor, "w", encoding="utf-8", errors="replace") as file:
+            file.write(f"tippingpoint {__version__}, Python {sys.version}\n\n")
+            traceback.print_exception(defect, file=file)
+    except OSError as problem:
+        return f"{line}; there is no room for its traceback ({problem.strerror})"
+    return f"{line}; its traceback is in {path}"
 
 
 def build_parser(commands: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:

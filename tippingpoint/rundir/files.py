@@ -55,7 +55,7 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = 0o644, sync: b
     """Replace a file, or create it, as a whole or not at all. A link is replaced, not followed.
 
     All is done in the directory that the path leads to at first, whatever takes its place meanwhile. `sync` has the
-    content on disk before the file appears. Raises OSError if there is no disk space.
+    content on disk before the file appears. Raises OSError, which names the file, if there is no disk space.
     """
     fresh = f"{path.name}.new"
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -70,9 +70,10 @@ def replace_file(path: Path, content: str | bytes, *, mode: int = 0o644, sync: b
                     file.flush()
                     os.fsync(file.fileno())
             os.replace(fresh, path.name, src_dir_fd=directory, dst_dir_fd=directory)
-        except OSError:
+        except OSError as problem:
             with suppress(OSError):
                 os.unlink(fresh, dir_fd=directory)
+            problem.filename = str(path)  # a write does not say where
             raise
     finally:
         os.close(directory)
