@@ -6,9 +6,11 @@ Files with passwords or keys are refused while other users can read them. Messag
 from __future__ import annotations
 
 import errno
+import json
 import os
 import select
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -23,18 +25,35 @@ LARGEST_FILE = 1 << 20
 """The most bytes of a file; a juju client's store of a thousand controllers is smaller."""
 WRITTEN_WITHIN = 60.0
 """Seconds to wait for the first bytes of a named pipe: a program may ask its user for a password first."""
+_PRIVATE = "a file that only its owner can read (mode 0600)"
 
 
-def read_yaml(place: str, path: Path, accepted: str, *, private: bool = False) -> dict[str, Any]:
-    """Return the mapping in a YAML file; raises UserError as read_text does, and for a file that is no mapping."""
-    text = read_text(place, path, accepted, private=private)
+def read_yaml(
+    place: str,
+    path: Path,
+    accepted: str,
+    *,
+    private: bool | Callable[[dict[str, Any]], bool] = False,
+    empty: bool = False,
+) -> dict[str, Any]:
+    """Return the mapping in a YAML file, or in a JSON file by its name; raises UserError as read_text does, and for a
+    file that is no mapping.
+
+    `private` may depend on the mapping. With `empty` a file without anything in it is an empty mapping.
+    """
+    text, others = _read(place, path, accepted, private=private is True)
     try:
-        content: object = yaml.safe_load(text)
+        content: object = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError):  # whose messages would quote the file
         raise UserError(place, str(path), f"{accepted}, as YAML") from None
+    if content is None and empty:
+        content = {}
     if not isinstance(content, dict):
         raise UserError(place, str(path), f"{accepted}, as YAML")
-    return cast("dict[str, Any]", content)
+    found = cast("dict[str, Any]", content)
+    if others and callable(private) and private(found):
+        raise UserError(place, str(path), _PRIVATE)
+    return found
 
 
 def read_text(place: str, path: Path, accepted: str, *, private: bool = False) -> str:
@@ -43,20 +62,26 @@ def read_text(place: str, path: Path, accepted: str, *, private: bool = False) -
 
     A `private` file is also refused while its group or others may read, write or execute it.
     """
+    return _read(place, path, accepted, private=private)[0]
+
+
+def _read(place: str, path: Path, accepted: str, *, private: bool) -> tuple[str, bool]:
+    """Return the text of a file, and whether its group or others may read, write or execute it."""
     try:
         # Without O_NONBLOCK, opening a pipe without a writer would block. A pipe made by a shell has a writer.
         with open(open_descriptor(path, os.O_NONBLOCK), "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             # A socket is nobody else's to read, and has no such mode.
-            if private and not stat.S_ISSOCK(mode) and stat.S_IMODE(mode) & 0o077:
-                raise UserError(place, str(path), "a file that only its owner can read (mode 0600)")
+            others = not stat.S_ISSOCK(mode) and bool(stat.S_IMODE(mode) & 0o077)
+            if private and others:
+                raise UserError(place, str(path), _PRIVATE)
             if stat.S_ISFIFO(mode):
                 _await_writer(file.fileno())
             os.set_blocking(file.fileno(), True)  # a terminal may have nothing to read yet
             content = file.read(LARGEST_FILE + 1)
             if len(content) > LARGEST_FILE:
                 raise UserError(place, str(path), f"{accepted}, at most {LARGEST_FILE >> 20} MiB")
-            return content.decode()
+            return content.decode(), others
     except OSError as problem:
         raise UserError(place, _shown(place, path), f"{accepted} ({problem.strerror})") from None
     except ValueError:  # not UTF-8, or a NUL in the path

@@ -1,24 +1,27 @@
-"""Access to OpenStack: a cloud of a clouds.yaml. The file is only read."""
+"""Access to OpenStack: where a cloud is, and who we are there. Each value of its clouds.yaml is checked here."""
 
 from __future__ import annotations
 
 import functools
-import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 from tippingpoint.errors import UserError
+from tippingpoint.targets.openstack.clouds import PLACE, Cloud, clouds_file, read_cloud
 from tippingpoint.targets.openstack.plan import OpenstackTarget
-from tippingpoint.util.secret_files import read_yaml
+from tippingpoint.util.secret_files import read_text
 
-_PLACE = "target.credentials"
-_ACCEPTED = "a clouds.yaml"
 _PASSWORD_TYPES = ("password", "v3password")
 _APPLICATION_TYPES = ("v3applicationcredential",)
+_TOKEN_TYPES = ("token", "v3token")
+SERVICES = ("compute", "network", "image", "placement")
+"""The services that are used, besides Keystone."""
+_URL = "http(s)://host:port/v3"
+_TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0")
 _INTERFACES = ("public", "internal", "admin")
 
 
@@ -35,133 +38,160 @@ class CloudAccess:
     region: str | None
     interface: str
     ca: Path | None
+    certificate: Path | None = None
+    """A client certificate, in PEM; perhaps with its key."""
+    key: Path | None = None
+    """The key of `certificate`, if it is a file of its own."""
+    endpoints: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Services' addresses that count instead of those in the catalogue, without a slash at the end."""
 
     def tls(self) -> ssl.SSLContext:
         """Return the context for connections: it verifies host names, by `ca` or else the system's authorities."""
-        return _context(self.ca, self.name)
-
-
-def clouds_file() -> Path:
-    """Return the clouds.yaml that OpenStack's own clients would read, else the one in the current directory."""
-    if named := os.environ.get("OS_CLIENT_CONFIG_FILE"):
-        return Path(named)
-    places = (Path(), Path("~/.config/openstack").expanduser(), Path("/etc/openstack"))
-    return next(
-        (place / "clouds.yaml" for place in places if (place / "clouds.yaml").is_file()), Path("clouds.yaml")
-    )
+        return _context(self)
 
 
 def from_clouds(target: OpenstackTarget) -> CloudAccess:
-    """Read the cloud that a plan names; UserError if the file is unusable, or lacks the cloud or a part of it.
+    """Read the cloud that a plan names; UserError if a file is unusable, or lacks the cloud or a part of it.
 
-    Passwords and application credentials (by id) are supported. Errors show nothing of the file's content but the
-    names of clouds, and addresses.
+    Passwords, application credentials and tokens are supported. Errors show nothing of the files' content but the names
+    of clouds, and addresses.
     """
-    path = target.credentials or clouds_file()
-    content = read_yaml(_PLACE, path, _ACCEPTED, private=True)
-    clouds = content.get("clouds")
-    if not isinstance(clouds, dict) or not clouds:
-        raise UserError(_PLACE, str(path), f"{_ACCEPTED} with `clouds`")
-    known = cast("dict[str, Any]", clouds)
-    name = target.cloud or os.environ.get("OS_CLOUD") or (str(next(iter(known))) if len(known) == 1 else None)
-    names = ", ".join(sorted(map(str, known))[:10])
-    if name is None or name not in known:
-        raise UserError("target.cloud", name or "missing", f"one of {names}, which {path} has")
-    return _cloud(path, name, known[name], target)
-
-
-def _cloud(path: Path, name: str, found: object, target: OpenstackTarget) -> CloudAccess:
-    def refused(what: str, value: object, accepted: str) -> UserError:
-        return UserError(f"clouds.{name}.{what}", value, f"{accepted}, in {path}")
-
-    if not isinstance(found, dict):
-        raise refused("auth", "missing", "auth_url, and a password or an application credential")
-    cloud = cast("dict[str, Any]", found)
-    auth = cloud.get("auth")
-    if not isinstance(auth, dict):
-        raise refused("auth", "missing", "auth_url, and a password or an application credential")
-    for key in ("verify", "insecure"):
-        if cloud.get(key) is (key == "insecure"):
-            raise refused(
-                key,
-                str(cloud[key]).lower(),
-                "TLS that is verified, with `cacert` for a private authority",
-            )
-    given = cast("dict[str, Any]", auth)
-    url = given.get("auth_url")
-    if not isinstance(url, str) or not _is_url(url):
-        raise refused("auth.auth_url", "missing" if url is None else "unusable", "http(s)://host:port/v3")
-    if "@" in url:
-        raise refused("auth.auth_url", "with a user in it", "http(s)://host:port/v3")
-    kind = cloud.get(
-        "auth_type", "password" if "application_credential_id" not in given else _APPLICATION_TYPES[0]
-    )
-    if kind in _APPLICATION_TYPES:
-        identity, scope = _application_credential(given, refused), None
-    elif kind in _PASSWORD_TYPES:
-        identity, scope = _password(given, refused), _project(given, refused)
-    else:
-        raise refused("auth_type", str(kind), f"one of {', '.join((*_PASSWORD_TYPES, *_APPLICATION_TYPES))}")
-    interface = target.interface or cloud.get("interface", cloud.get("endpoint_type", "public"))
+    cloud = read_cloud(target.credentials or clouds_file(), target.cloud, target.region)
+    settings = cloud.settings
+    for key, unsafe in (("verify", _FALSE), ("insecure", _TRUE)):
+        if str(settings.get(key)).lower() in unsafe:
+            accepted = "TLS that is verified, with `cacert` for a private authority"
+            raise cloud.refused(key, str(settings[key]).lower(), accepted)
+    for service in (*SERVICES, "identity"):
+        for key, everywhere in (("interface", settings["interface"]), ("region_name", cloud.region)):
+            if settings.get(f"{service}_{key}", everywhere) != everywhere:
+                accepted = f"the {key.partition('_')[0]} of the whole cloud, {everywhere}"
+                raise cloud.refused(f"{service}_{key}", str(settings[f"{service}_{key}"]), accepted)
+    url = cloud.login.get("auth_url")
+    if not isinstance(url, str):
+        raise cloud.refused("auth.auth_url", "missing" if url is None else "unusable", _URL)
+    identity, scope = _identity(cloud)
+    interface = target.interface or settings["interface"]
     interface = interface.removesuffix("URL") if isinstance(interface, str) else interface
     if interface not in _INTERFACES:
-        raise refused("interface", str(interface), f"one of {', '.join(_INTERFACES)}")
-    region = target.region or cloud.get("region_name")
-    ca = cloud.get("cacert")
-    if ca is not None and not isinstance(ca, str):
-        raise refused("cacert", "not a path", "a PEM file")
+        raise cloud.refused("interface", str(interface), f"one of {', '.join(_INTERFACES)}")
+    # `verify` may be the authorities' file itself, as in requests.
+    bundle = "verify" if isinstance(settings.get("verify"), str) and "cacert" not in settings else "cacert"
     access = CloudAccess(
-        name=name,
-        auth_url=_versioned(url),
+        name=cloud.name,
+        auth_url=_versioned(_url(cloud, url, "auth.auth_url")),
         identity=identity,
         scope=scope,
-        region=str(region) if region is not None else None,
+        region=target.region or cloud.region,
         interface=interface,
-        ca=(path.parent / Path(ca).expanduser()).absolute() if ca is not None else None,
+        ca=_file(cloud, bundle),
+        certificate=_file(cloud, "cert"),
+        key=_file(cloud, "key"),
+        endpoints={
+            service: _url(cloud, found, f"{service}_endpoint_override").rstrip("/")
+            for service in SERVICES
+            if (found := settings.get(f"{service}_endpoint_override")) is not None
+        },
     )
     access.tls()
     return access
 
 
-def _application_credential(given: Mapping[str, Any], refused: Any) -> dict[str, Any]:
-    identity, secret = given.get("application_credential_id"), given.get("application_credential_secret")
-    if not isinstance(identity, str) or not isinstance(secret, str):
-        missing = "id" if not isinstance(identity, str) else "secret"
-        raise refused(f"auth.application_credential_{missing}", "missing", "a text")
-    return {
-        "methods": ["application_credential"],
-        "application_credential": {"id": identity, "secret": secret},
-    }
+def _identity(cloud: Cloud) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return what proves who we are, and what a token is for (v3 `auth.identity` and `auth.scope`)."""
+    login = cloud.login
+    kind = cloud.settings["auth_type"]
+    credential = "application_credential_id" in login or "application_credential_name" in login
+    if kind in _APPLICATION_TYPES or (kind == "password" and credential and "password" not in login):
+        return _application_credential(cloud), None
+    if kind in _PASSWORD_TYPES:
+        user = {"password": _login_text(cloud, "password", "a text, or an application credential")}
+        return {"methods": ["password"], "password": {"user": user | _user(cloud)}}, _scope(cloud)
+    if kind in _TOKEN_TYPES:
+        token = _login_text(cloud, "token", "a text")
+        return {"methods": ["token"], "token": {"id": token}}, _scope(cloud)
+    known = (*_PASSWORD_TYPES, *_APPLICATION_TYPES, *_TOKEN_TYPES)
+    raise cloud.refused("auth_type", str(kind), f"one of {', '.join(known)}")
 
 
-def _password(given: Mapping[str, Any], refused: Any) -> dict[str, Any]:
-    password = given.get("password")
-    if not isinstance(password, str):
-        raise refused("auth.password", "missing", "a text, or an application credential")
-    user: dict[str, Any] = {"password": password}
-    if isinstance(given.get("user_id"), str):
-        user["id"] = given["user_id"]
-    elif isinstance(given.get("username"), str):
-        user |= {"name": given["username"], "domain": _domain(given, "user")}
+def _application_credential(cloud: Cloud) -> dict[str, Any]:
+    secret = _login_text(cloud, "application_credential_secret", "a text")
+    if "application_credential_id" in cloud.login or "application_credential_name" not in cloud.login:
+        known: dict[str, Any] = {"id": _login_text(cloud, "application_credential_id", "a text")}
     else:
-        raise refused("auth.username", "missing", "a name, or user_id")
-    return {"methods": ["password"], "password": {"user": user}}
+        known = {"name": _login_text(cloud, "application_credential_name", "a text"), "user": _user(cloud)}
+    return {"methods": ["application_credential"], "application_credential": known | {"secret": secret}}
 
 
-def _project(given: Mapping[str, Any], refused: Any) -> dict[str, Any]:
-    if isinstance(given.get("project_id"), str):
-        return {"project": {"id": given["project_id"]}}
-    if isinstance(given.get("project_name"), str):
-        return {"project": {"name": given["project_name"], "domain": _domain(given, "project")}}
-    raise refused("auth.project_name", "missing", "a name, or project_id")
+def _user(cloud: Cloud) -> dict[str, Any]:
+    if "user_id" in cloud.login:
+        return {"id": _login_text(cloud, "user_id", "a text")}
+    return {"name": _login_text(cloud, "username", "a name, or user_id"), "domain": _domain(cloud, "user")}
 
 
-def _domain(given: Mapping[str, Any], whose: str) -> dict[str, str]:
-    for key, named in ((f"{whose}_domain_id", "id"), (f"{whose}_domain_name", "name"), ("domain_id", "id")):
-        if isinstance(given.get(key), str):
-            return {named: given[key]}
-    named = given.get("domain_name")
-    return {"name": named} if isinstance(named, str) else {"id": "default"}
+def _scope(cloud: Cloud) -> dict[str, Any]:
+    login = cloud.login
+    asked: dict[str, dict[str, Any]] = {}
+    for name in ("domain", "project"):
+        if f"{name}_id" in login:
+            asked[name] = {"id": _login_text(cloud, f"{name}_id", "a text")}
+        elif f"{name}_name" in login:
+            asked[name] = {"name": _login_text(cloud, f"{name}_name", "a text")}
+            asked[name] |= {"domain": _domain(cloud, "project")} if name == "project" else {}
+    if "trust_id" in login:
+        asked["OS-TRUST:trust"] = {"id": _login_text(cloud, "trust_id", "a text")}
+    if "system_scope" in login:
+        if login["system_scope"] != "all":
+            raise cloud.refused("auth.system_scope", str(login["system_scope"]), "all")
+        asked["system"] = {"all": True}
+    if not asked:
+        raise cloud.refused("auth.project_name", "missing", "a name, or project_id")
+    if len(asked) > 1:
+        shown = " and ".join(name.removeprefix("OS-TRUST:") for name in asked)
+        raise cloud.refused("auth", f"for {shown}", "a token for one of them")
+    return asked
+
+
+def _domain(cloud: Cloud, whose: str) -> dict[str, str]:
+    """Return a user's or project's domain, of which the id counts; the default domain if the cloud has none."""
+    generic = cloud.settings["auth_type"] in ("password", "token")  # the others do not know a default
+    for kind in ("id", "name"):
+        for key in (f"{whose}_domain_{kind}", *([f"default_domain_{kind}"] if generic else [])):
+            if key in cloud.login:
+                return {kind: _login_text(cloud, key, "a text")}
+    default = cloud.settings.get("default_domain")
+    return {"id": default if isinstance(default, str) and default else "default"}
+
+
+def _login_text(cloud: Cloud, key: str, accepted: str) -> str:
+    value = cloud.login.get(key)
+    if isinstance(value, str) and value:
+        return value
+    # YAML reads some words and numbers as something else: `yes` is true, 2024-01-01 a date.
+    shown = "missing" if value is None else "not a text"
+    raise cloud.refused(f"auth.{key}", shown, accepted if value is None else f"{accepted}, in quotes")
+
+
+def _file(cloud: Cloud, key: str) -> Path | None:
+    """Return the path of a file. A relative one is in the current directory, as for the clients, or beside the file."""
+    value = cloud.settings.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise cloud.refused(key, "not a path", "a PEM file")
+    named = Path(cloud.expanded(value, key)).expanduser()
+    return (named if named.exists() else cloud.path.parent / named).absolute()
+
+
+def _url(cloud: Cloud, url: object, what: str) -> str:
+    if not isinstance(url, str):
+        raise cloud.refused(what, "unusable", _URL)
+    url = cloud.expanded(url, what)
+    if "@" in url:
+        raise cloud.refused(what, "with a user in it", _URL)
+    if not _is_url(url):
+        raise cloud.refused(what, "unusable", _URL)
+    return url
 
 
 def _is_url(text: str) -> bool:
@@ -184,11 +214,24 @@ def _of_system() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _context(ca: Path | None, name: str) -> ssl.SSLContext:
+def _context(access: CloudAccess) -> ssl.SSLContext:
+    ca, certificate, key = access.ca, access.certificate, access.key
     try:
-        context = _of_system() if ca is None else ssl.create_default_context(cafile=str(ca))
+        own = ca is not None or certificate is not None
+        context = ssl.create_default_context(cafile=ca and str(ca)) if own else _of_system()
     except OSError as problem:  # ssl.SSLError is one
         why = "not PEM" if isinstance(problem, ssl.SSLError) else problem.strerror
-        raise UserError(_PLACE, f"cacert of {name}: {ca}", f"a PEM file with an authority ({why})") from None
+        accepted = f"a PEM file with an authority ({why})"
+        raise UserError(PLACE, f"cacert of {access.name}: {ca}", accepted) from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if certificate is not None:
+        read_text(PLACE, certificate, "the client certificate (PEM)", private=key is None)
+        if key is not None:
+            read_text(PLACE, key, "the client certificate's key (PEM)", private=True)
+        try:
+            # Without an explicit password, OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(certificate, key, password=b"")
+        except ssl.SSLError:
+            accepted = "a PEM certificate with its key, which has no password"
+            raise UserError(PLACE, f"cert of {access.name}: {certificate}", accepted) from None
     return context

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
 
-from tippingpoint.targets.openstack.access import CloudAccess
+from tippingpoint.targets.openstack.access import SERVICES, CloudAccess
 
 RENEW_SHARE = 0.2
 RENEW_AT_MOST = 300.0
@@ -23,7 +23,6 @@ TOO_LATE_SHARE = 0.05
 TOO_LATE = 2.0
 """A token is no longer used when this share of its life, or this many seconds if that is less, is left: the service
 must check it before it expires."""
-SERVICES = ("compute", "network", "image", "placement")
 
 
 @dataclass(frozen=True)
@@ -124,4 +123,5 @@ def _endpoints(
                 found.setdefault(str(service["type"]), {}).setdefault(
                     region, str(endpoint["url"]).rstrip("/")
                 )
-    return {kind: urls for kind, urls in found.items() if kind in SERVICES}, frozenset(regions)
+    named = {kind: {"": url} for kind, url in access.endpoints.items()}
+    return {kind: urls for kind, urls in found.items() if kind in SERVICES} | named, frozenset(regions)

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from lab.certificates import make_certificates
 from tests.examples import examples
 from tippingpoint.errors import UserError
-from tippingpoint.targets.openstack.access import CloudAccess, clouds_file, from_clouds
+from tippingpoint.targets.openstack.access import CloudAccess, from_clouds
+from tippingpoint.targets.openstack.clouds import clouds_file
 from tippingpoint.targets.openstack.plan import OpenstackTarget
 
 SECRET = "hush-hush"
@@ -106,7 +107,7 @@ def test_the_plan_says_more_than_the_cloud(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("cloud", "line"),
     [
-        (without(PASSWORD, "auth"), "clouds.only.auth: missing: expected auth_url"),
+        (without(PASSWORD, "auth"), "clouds.only.auth.auth_url: missing: expected http"),
         ("x", "clouds.only.auth: missing"),
         (without(PASSWORD, "auth", "auth_url"), "auth.auth_url: missing: expected http(s)://host:port/v3"),
         (with_auth(PASSWORD, auth_url="https://[::1"), "auth.auth_url: unusable"),
@@ -116,7 +117,7 @@ def test_the_plan_says_more_than_the_cloud(tmp_path: Path) -> None:
         (without(PASSWORD, "auth", "password"), "auth.password: missing"),
         (without(PASSWORD, "auth", "username"), "auth.username: missing: expected a name, or user_id"),
         (without(PASSWORD, "auth", "project_name"), "auth.project_name: missing"),
-        (with_auth(PASSWORD, password=17), "auth.password: missing: expected a text"),
+        (with_auth(PASSWORD, password=True), "auth.password: not a text: expected a text"),
         (without(APPLICATION, "auth", "application_credential_secret"), "application_credential_secret: missing"),
         ({**PASSWORD, "auth_type": "v3oidcpassword"}, "auth_type: v3oidcpassword: expected one of password"),
         ({**PASSWORD, "verify": False}, "verify: false: expected TLS that is verified"),
