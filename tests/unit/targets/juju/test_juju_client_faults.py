@@ -7,7 +7,7 @@ import re
 import resource
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -47,6 +47,13 @@ async def deaf_server() -> AsyncIterator[tuple[str, list[asyncio.StreamWriter], 
     server.close()
     for writer in accepted:
         writer.transport.abort()
+
+
+@asynccontextmanager
+async def deaf_address() -> AsyncIterator[str]:
+    """The address of a server that accepts and says nothing."""
+    async with deaf_server() as (address, _, _):
+        yield address
 
 
 def nobody() -> str:
@@ -133,6 +140,80 @@ async def test_a_server_that_hangs_is_passed_over_in_time(monkeypatch: pytest.Mo
         assert {connection.server for connection in made} == {alive.address}
         # It had only its share of the places, and none after it had failed.
         assert 0 < len(accepted) <= 128
+        await client.close()
+
+
+@asynccontextmanager
+async def silent_address() -> AsyncIterator[str]:
+    """An address that answers no SYN: its backlog is full, as an address in another network answers none."""
+    with socket.socket() as server, ExitStack() as callers:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for _ in range(4):
+            caller = callers.enter_context(socket.socket())
+            caller.setblocking(False)
+            with suppress(BlockingIOError):
+                caller.connect(server.getsockname())
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("silent", [silent_address, deaf_address])
+async def test_a_silent_address_costs_no_login_its_time(
+    silent: Callable[[], AbstractAsyncContextManager[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a controller whose first address is silent, which a dial would wait for far longer than this test runs
+    monkeypatch.setattr(dialling, "_WITHIN", 3600.0)
+    async with stub() as server, silent() as hole:
+        client = ApiClient([hole, server.address], server.ca)
+        # when units log in, one after the other and together, then all of them come in by the other address
+        connections = [await client.login(UNIT, MODEL) for _ in range(3)]
+        connections += await asyncio.gather(*(client.login(UNIT, MODEL) for _ in range(20)))
+        assert {connection.server for connection in connections} == {server.address}
+        await client.close()
+
+
+async def test_an_address_that_was_silent_is_not_dialled_by_later_logins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # given an address that was silent for the first login
+    monkeypatch.setattr(dialling, "_WITHIN", 3600.0)
+    async with stub() as server, deaf_server() as (deaf, accepted, _):
+        client = ApiClient([deaf, server.address], server.ca)
+        await client.login(UNIT, MODEL)
+        assert len(accepted) == 1
+        # when others log in without a second chance, then nobody has dialled it
+        monkeypatch.setattr(dialling, "_STAGGER", 3600.0)
+        await asyncio.gather(*(client.login(UNIT, MODEL) for _ in range(20)))
+        assert len(accepted) == 1
+        await client.close()
+
+
+async def test_an_address_that_is_back_is_dialled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    # given two servers, one of which was away at the first login
+    monkeypatch.setattr(dialling, "_LOOK_AGAIN", 0.0)
+    away = nobody()
+    async with stub() as there:
+        client = ApiClient([away, there.address], there.ca)
+        await client.login(UNIT, MODEL)
+        # when it is back and logins go on, then one of them has it looked at, and later ones go there
+        async with stub(port=int(away.rpartition(":")[2])) as back:
+            while not back.peers:
+                await client.login(UNIT, MODEL)
+        await client.close()
+
+
+async def test_each_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    # given a name of two addresses, at the first of which nobody listens
+    async with stub() as server:
+        port = int(server.address.rpartition(":")[2])
+
+        async def found(*_: Any, **__: Any) -> list[Any]:
+            return [(0, 0, 0, "", (host, port)) for host in ("127.0.0.9", "127.0.0.1")]
+
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", found)
+        client = ApiClient([f"controller.example:{port}"], server.ca)
+        connection = await client.login(UNIT, MODEL)
+        assert connection.server == f"controller.example:{port}"
         await client.close()
 
 

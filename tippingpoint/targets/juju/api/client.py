@@ -53,8 +53,9 @@ class ApiClient:
     ) -> Future[Connection]:
         """Connect and log in to a model (its UUID), or to the controller alone (None).
 
-        Addresses are tried in turn; after 10 s without an answer the next one is tried. Redirects are followed. The
-        future ends with ApiError, RateLimited or ConnectionLost. Cancelling it ends the attempt and closes its socket.
+        Addresses are dialled as by the juju client: the next one when one fails, or is silent for 250 ms. The first that
+        answers is taken. Each has 10 s, and one that failed is left out for a while. Redirects are followed. The future
+        ends with ApiError, RateLimited or ConnectionLost. Cancelling it ends the attempt and closes its socket.
         If a server accepts the WebSocket but never answers the login, the login waits: the caller's timeout cancels.
         `closed` is called once when the logged-in connection is lost (not when the client closes it). Its reason is one
         line that begins with the server's address.
@@ -84,6 +85,8 @@ class ApiClient:
             connection.close()
             if number % _AT_A_TIME == _AT_A_TIME - 1:
                 await asyncio.sleep(0)
+        for controller in (self._controller, *self._elsewhere.values()):
+            controller.close()
         self._readiness.close()
 
     def moved(self, model: str | None, controller: Controller) -> None:

@@ -31,8 +31,10 @@ _BUDGET = 0.004
 """Seconds of a loop turn that handshakes may take. One costs about 1 ms of CPU, and renewals share the loop."""
 _WITHIN = 10.0
 """Seconds that a server has for TCP, TLS and WebSocket together; then the next one is tried."""
-_AVOIDED = 10.0
-"""Seconds for which a server that failed is tried only after the others."""
+_STAGGER = 0.25
+"""Seconds of silence after which the next server is dialled too (RFC 8305). The juju client waits 50 ms."""
+_LOOK_AGAIN = 10.0
+"""Seconds between looks at a server that failed. Logins go to it only if no other answers, until one finds it there."""
 _UNACKNOWLEDGED = 30
 """Seconds after which TCP gives up on a peer that acknowledges nothing; pings detect other failures."""
 _IDLE = 60
@@ -45,20 +47,28 @@ class Server:
         self.address = address
         self.host, self.port = split_address(address)
         self.resumption = Resumption(context, SERVER_NAME)
-        self.failed = float("-inf")
-        """Moment of its last failure on the monotonic clock; minus infinity after a success."""
+        self.failed: float | None = None
+        """Moment of its last failure on the monotonic clock; None after a success, or before any."""
+        self.proven = False
+        """Whether it has ever answered."""
         self.dialling = 0
-        self._named = False
+        self.ways = 1
+        """How many numeric addresses it has; a login may try each."""
+        self._turn = 0
+        self._look: asyncio.Task[None] | None = None
         try:
             self.endpoint: str | None = str(ipaddress.ip_address(self.host))
+            self._named = False
         except ValueError:
             self.endpoint, self._named = None, True
 
     async def resolve(self) -> str:
-        """Return the numeric address of a server, looked up if it has a name."""
+        """Return a numeric address of a server with a name: after a failure, the next one of its addresses."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-        self.endpoint = str(found[0][4][0])
+        endpoints = list(dict.fromkeys(str(address[4][0]) for address in found))
+        self.ways = len(endpoints)
+        self.endpoint = endpoints[self._turn % len(endpoints)]
         return self.endpoint
 
     def has_failed(self) -> None:
@@ -66,6 +76,32 @@ class Server:
         self.failed = time.monotonic()
         if self._named:
             self.endpoint = None
+            self._turn += 1
+
+    def look_again(self) -> None:
+        """Find out whether a server that failed is back, at most once in a while. No login waits for that."""
+        if self.failed is None or time.monotonic() - self.failed < _LOOK_AGAIN or self._look is not None:
+            return
+        self._look = asyncio.get_running_loop().create_task(self._looked())
+
+    async def _looked(self) -> None:
+        try:
+            async with asyncio.timeout(_WITHIN):
+                endpoint = self.endpoint or await self.resolve()
+                family = socket.AF_INET6 if ":" in endpoint else socket.AF_INET
+                with socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as plain:
+                    await asyncio.get_running_loop().sock_connect(plain, (endpoint, self.port))
+        except (OSError, TimeoutError):
+            self.has_failed()
+        else:
+            self.failed = None
+        finally:
+            self._look = None
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._look is not None:
+            self._look.cancel()
 
 
 class Controller:
@@ -90,19 +126,28 @@ class Controller:
         new = [address for address in dict.fromkeys(addresses) if address not in known]
         self._spare += [Server(address, self.context) for address in new]
 
-    def pick(self, tried: Sequence[Server]) -> Server | None:
-        """Return the next server to dial, round robin, recent failures last; None when all were tried."""
-        now = time.monotonic()
+    def pick(self, tried: Sequence[Server], *, good: bool = False) -> Server | None:
+        """Return the next server to dial, round robin, those that failed last; None when all were tried.
+
+        With `good`, those that failed are left out.
+        """
         turn = self._next
         order = self.servers[turn:] + self.servers[:turn]
         for server in order:
-            if server not in tried and now - server.failed > _AVOIDED:
+            server.look_again()
+        for server in order:
+            if server.failed is None and tried.count(server) < server.ways:
                 self._next = (self.servers.index(server) + 1) % len(self.servers)
                 return server
         for server in (*order, *self._spare):
-            if server not in tried:
+            if tried.count(server) < server.ways and not good:
                 return server
         return None
+
+    def close(self) -> None:
+        """Stop what is under way beside the dials."""
+        for server in (*self.servers, *self._spare):
+            server.close()
 
     def most_at_once(self) -> int:
         """Return the concurrent dials allowed to one server, so that a hanging server does not take every place."""
@@ -186,29 +231,27 @@ class Dialler(Protocol):
 
 
 class Dial:
-    """The opening of one WebSocket: servers are tried one after the other until one answers.
+    """The opening of one WebSocket, as the juju client does it: the first server that answers is taken.
+
+    The next server is dialled when one fails, and beside one that is silent for _STAGGER: that has not even accepted a
+    TCP connection, or has never answered anybody. A known server that is slow is waited for, so that its load is not
+    made twice.
 
     `begun()` is called when the gate admits the first dial. After `give_up` the owner is told nothing. Tens of
     thousands may wait at the gate at once: a dial is small until it begins.
     """
 
     __slots__ = (
+        "_attempts",
         "_begun",
         "_controller",
-        "_fd",
-        "_gate",
         "_inside",
         "_last",
-        "_lookup",
         "_owner",
-        "_path",
-        "_plain",
-        "_server",
-        "_timer",
-        "_tls",
         "_tried",
-        "_upgrade",
+        "gate",
         "over",
+        "path",
     )
 
     def __init__(
@@ -220,20 +263,14 @@ class Dial:
         begun: Callable[[], None] | None = None,
     ) -> None:
         self._begun = begun
-        self._gate = gate
         self._controller = controller
-        self._path = path
         self._owner = owner
         self._tried: tuple[Server, ...] = ()
-        self._server: Server | None = None
-        self._plain: socket.socket | None = None
-        self._tls: ssl.SSLSocket | None = None
-        self._upgrade: Upgrade | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._lookup: asyncio.Task[str] | None = None
-        self._fd = -1
+        self._attempts: tuple[_Attempt, ...] = ()
         self._inside = False
         self._last: ConnectionLost | None = None
+        self.gate = gate
+        self.path = path
         self.over = False
         gate.enter(self)
 
@@ -250,23 +287,128 @@ class Dial:
         begun, self._begun = self._begun, None
         if begun is not None:
             begun()
-        server.dialling += 1
         self._inside = True
-        self._server = server
-        self._tried = (*self._tried, server)
-        self._start_timer()
-        if server.endpoint is not None:
-            self._connect(server.endpoint)
-        else:
-            self._lookup = self._gate.loop.create_task(server.resolve())
-            self._lookup.add_done_callback(self._resolved)
+        self._dial(server)
         return True
 
     def give_up(self) -> None:
         """Stop at once, without a callback."""
         self.over = True
+        self._drop()
         self._leave()
-        self._shut()
+
+    def is_slow(self, attempt: _Attempt) -> None:
+        """Dial the next server beside an attempt that is silent, if there is one that has not failed."""
+        if self._attempts[-1] is not attempt:
+            return
+        server = self._controller.pick(self._tried, good=True)
+        if server is not None and server.dialling < self._controller.most_at_once():
+            self._dial(server)
+
+    def opened(self, attempt: _Attempt, tls: ssl.SSLSocket, rest: bytes) -> None:
+        """Take the WebSocket of an attempt, and give up the others. A server that was silent has failed."""
+        self.over = True
+        server = attempt.server
+        others = [other for other in self._attempts if other is not attempt]
+        self._attempts = ()
+        for other in others:
+            if other.is_silent and other.server is not server:
+                other.server.has_failed()
+            other.shut()
+        self._leave()
+        self._owner.opened(tls, server, rest)
+
+    def failed(self, attempt: _Attempt, reason: str, *, last: bool) -> None:
+        """Go on after a failed attempt; with `last` another server would not help."""
+        self._last = ConnectionLost(attempt.server.address, reason)
+        self._attempts = tuple(other for other in self._attempts if other is not attempt)
+        if last:
+            self.give_up()
+            self._owner.failed(self._last)
+        elif not self._attempts:
+            self._leave()
+            self.gate.enter(self, again=True)
+
+    def _dial(self, server: Server) -> None:
+        self._tried = (*self._tried, server)
+        attempt = _Attempt(self, server)
+        self._attempts = (*self._attempts, attempt)
+        attempt.begin()
+
+    def _drop(self) -> None:
+        attempts, self._attempts = self._attempts, ()
+        for attempt in attempts:
+            attempt.shut()
+
+    def _leave(self) -> None:
+        if self._inside:
+            self._inside = False
+            self.gate.leave()
+
+
+class _Attempt:
+    """A dial's attempt at one server."""
+
+    __slots__ = (
+        "_dial",
+        "_fd",
+        "_gate",
+        "_lookup",
+        "_plain",
+        "_stagger",
+        "_timer",
+        "_tls",
+        "_upgrade",
+        "server",
+    )
+
+    def __init__(self, dial: Dial, server: Server) -> None:
+        self.server = server
+        server.dialling += 1
+        self._dial: Dial | None = dial
+        self._gate = dial.gate
+        self._plain: socket.socket | None = None
+        self._tls: ssl.SSLSocket | None = None
+        self._upgrade: Upgrade | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._stagger: asyncio.TimerHandle | None = None
+        self._lookup: asyncio.Task[str] | None = None
+        self._fd = -1
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether there is still no TCP connection, or nothing from a server that has never answered."""
+        return self._stagger is None and (self._tls is None or not self.server.proven)
+
+    def begin(self) -> None:
+        """Look the server up, if it has a name, and connect."""
+        self._start_timer()
+        self._start_stagger()
+        if self.server.endpoint is not None:
+            self._connect(self.server.endpoint)
+        else:
+            self._lookup = self._gate.loop.create_task(self.server.resolve())
+            self._lookup.add_done_callback(self._resolved)
+
+    def shut(self) -> None:
+        """Stop at once, without a callback, and close the socket unless it was handed over."""
+        if self._dial is not None:
+            self._dial = None
+            self.server.dialling -= 1
+        for timer in (self._timer, self._stagger):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._stagger = None
+        if self._lookup is not None:
+            self._lookup.cancel()
+            self._lookup = None
+        if self._fd >= 0:
+            self._gate.readiness.forget(self._fd)
+            self._fd = -1
+        for open_socket in (self._plain, self._tls):
+            if open_socket is not None:
+                open_socket.close()
+        self._plain = self._tls = self._upgrade = None
 
     def ready(self, events: int) -> None:
         """Take the next step on a ready socket, unless this loop turn has no time left for handshakes."""
@@ -283,24 +425,23 @@ class Dial:
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             pass
         except OSError as problem:
-            self._next_server(why(problem))
+            self._failed(why(problem))
         except WebSocketError as problem:
-            self._next_server(str(problem))
+            self._failed(str(problem))
         finally:
             self._gate.worked(since)
 
     def _resolved(self, lookup: asyncio.Task[str]) -> None:
-        if self.over or lookup.cancelled() or self._lookup is not lookup:
+        if self._dial is None or lookup.cancelled() or self._lookup is not lookup:
             return
         self._lookup = None
         problem = lookup.exception()
         if problem is None:
             self._connect(lookup.result())
         else:
-            self._next_server(why(problem))
+            self._failed(why(problem))
 
     def _connect(self, endpoint: str) -> None:
-        assert self._server is not None
         try:
             family = socket.AF_INET6 if ":" in endpoint else socket.AF_INET
             self._plain = plain = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -310,19 +451,18 @@ class Dial:
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _IDLE)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _UNACKNOWLEDGED // 3)
-            refusal = plain.connect_ex((endpoint, self._server.port))
+            refusal = plain.connect_ex((endpoint, self.server.port))
             if refusal not in (0, errno.EINPROGRESS):
                 raise OSError(refusal, os.strerror(refusal))
         except OSError as problem:
             # The process is out of sockets; another server would not help.
-            self._next_server(why(problem), last=problem.errno in (errno.EMFILE, errno.ENFILE))
+            self._failed(why(problem), last=problem.errno in (errno.EMFILE, errno.ENFILE))
             return
         self._fd = plain.fileno()
         self._gate.readiness.watch(self._fd, self, WRITE)
 
     def _connected(self) -> None:
         assert self._plain is not None
-        assert self._server is not None
         refusal = self._plain.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if refusal:
             raise OSError(refusal, os.strerror(refusal))
@@ -330,15 +470,15 @@ class Dial:
         self._gate.readiness.forget(self._fd)
         self._fd = -1
         plain, self._plain = self._plain, None
-        self._tls = self._server.resumption.wrap(plain)
+        self._tls = self.server.resumption.wrap(plain)
         self._fd = self._tls.fileno()
         self._gate.readiness.watch(self._fd, self, READ)
         self._shake_hands(self._tls)
 
     def _shake_hands(self, tls: ssl.SSLSocket) -> None:
-        assert self._server is not None
+        assert self._dial is not None
         tls.do_handshake()
-        self._upgrade = Upgrade(self._server.address, self._path)
+        self._upgrade = Upgrade(self.server.address, self._dial.path)
         # A fresh socket's buffer takes these few bytes whole.
         tls.send(self._upgrade.request)
 
@@ -349,16 +489,16 @@ class Dial:
         rest = upgrade.feed(data)
         if rest is None:
             return
-        server = self._server
-        assert server is not None
-        server.failed = float("-inf")
+        self.server.failed = None
+        self.server.proven = True
         if not tls.session_reused:
             # A TLS 1.3 ticket arrives after the handshake, and before the first answer at the latest.
-            server.resumption.keep(tls.session)
-        self.over = True
-        self._leave()
-        self._tls = None
-        self._owner.opened(tls, server, rest)
+            self.server.resumption.keep(tls.session)
+        dial = self._dial
+        assert dial is not None
+        self._tls, self._fd = None, -1  # handed over, and still watched
+        self.shut()
+        dial.opened(self, tls, rest)
 
     def _start_timer(self) -> None:
         deadline = self._gate.loop.time() + _WITHIN
@@ -368,43 +508,27 @@ class Dial:
         if self._gate.loop.time() - deadline > OURS:
             self._start_timer()  # what the server answered while we stood still has not been read yet
         else:
-            self._next_server(f"no answer within {_WITHIN:g} s")
+            self._failed(f"no answer within {_WITHIN:g} s")
 
-    def _next_server(self, reason: str, last: bool = False) -> None:
-        server = self._server
-        assert server is not None
-        self._last = ConnectionLost(server.address, reason)
+    def _start_stagger(self) -> None:
+        deadline = self._gate.loop.time() + _STAGGER
+        self._stagger = self._gate.loop.call_at(deadline, self._no_connection, deadline)
+
+    def _no_connection(self, deadline: float) -> None:
+        if self._gate.loop.time() - deadline > OURS:
+            self._start_stagger()
+            return
+        self._stagger = None
+        if self._dial is not None and self.is_silent:
+            self._dial.is_slow(self)
+
+    def _failed(self, reason: str, *, last: bool = False) -> None:
+        dial = self._dial
+        assert dial is not None
         if not last:
-            server.has_failed()
-        self._leave()
-        self._shut()
-        if last:
-            self.over = True
-            self._owner.failed(self._last)
-        else:
-            self._gate.enter(self, again=True)
-
-    def _leave(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._lookup is not None:
-            self._lookup.cancel()
-            self._lookup = None
-        if self._inside:
-            self._inside = False
-            assert self._server is not None
-            self._server.dialling -= 1
-            self._gate.leave()
-
-    def _shut(self) -> None:
-        if self._fd >= 0:
-            self._gate.readiness.forget(self._fd)
-            self._fd = -1
-        for open_socket in (self._plain, self._tls):
-            if open_socket is not None:
-                open_socket.close()
-        self._plain = self._tls = self._upgrade = None
+            self.server.has_failed()
+        self.shut()
+        dial.failed(self, reason, last=last)
 
 
 def split_address(address: str) -> tuple[str, int]:
