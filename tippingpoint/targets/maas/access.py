@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import time
 import uuid
@@ -76,20 +77,23 @@ def read_access(known: Mapping[str, Any]) -> MaasAccess:
 
 
 def _url(url: object) -> str:
-    """Return where MAAS is. The URL may lead to its API, or be that of its pages (`/MAAS/r/`)."""
+    """Return where MAAS is. The URL may be that of its API, of any version, or of any of its pages."""
     if not isinstance(url, str):
         raise UserError("url", "missing" if url is None else "not a text", f"{_URL}, in {_PLACE}")
+    url = url.strip()
     if "@" in url:
         raise UserError("url", "with a user in it", f"{_URL}, in {_PLACE}")
     try:
         parts = urlsplit(url)
         whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # an invalid port, or an unmatched bracket
-        whole = False
-    if not whole or "?" in url or "#" in url or not url.isprintable() or " " in url:
+        raise UserError("url", url, f"{_URL}, in {_PLACE}") from None
+    if not whole or not url.isprintable() or " " in url:
         raise UserError("url", url, f"{_URL}, in {_PLACE}")
-    found = url.rstrip("/").removesuffix(_VERSIONED).removesuffix("/r").rstrip("/")
-    return found if found.partition("://")[2].count("/") else f"{found}/MAAS"
+    path = re.sub("/{2,}", "/", parts.path)
+    # A reverse proxy may have it at another path, which ends before the API or the pages.
+    found = re.match("(?:.*?/MAAS(?=/|$))|(?:.*?(?=/(?:api/[0-9.]+|r|l)(?:/|$)|/?$))", path)
+    return f"{parts.scheme}://{parts.netloc}{(found[0] if found else '') or '/MAAS'}"
 
 
 def _parts_of(key: object) -> tuple[str, str, str]:

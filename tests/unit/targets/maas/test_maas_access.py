@@ -44,10 +44,30 @@ def test_a_file_with_url_and_key_is_enough(tmp_path: Path) -> None:
         "http://10.0.0.1:5240/MAAS/",
         "http://10.0.0.1:5240/MAAS/r",
         "http://10.0.0.1:5240/MAAS/api/2.0/",
+        "http://10.0.0.1:5240/MAAS/api/2.0",
+        "http://10.0.0.1:5240/MAAS/api/1.0/",
+        "http://10.0.0.1:5240/MAAS/r/machines",
+        "http://10.0.0.1:5240/MAAS/r/machines?status=%3Dready",
+        "http://10.0.0.1:5240/MAAS/l/",
+        "http://10.0.0.1:5240/MAAS/l/machine/abc",
+        "http://10.0.0.1:5240/MAAS/#/machines",
+        "http://10.0.0.1:5240/MAAS/accounts/login/?next=/MAAS/r/",
+        "http://10.0.0.1:5240//MAAS//",
+        "http://10.0.0.1:5240/api/2.0/",
+        "http://10.0.0.1:5240/r/machines",
+        " http://10.0.0.1:5240/MAAS/\n",
     ],
 )
 def test_every_address_that_people_have_of_a_region_leads_to_its_api(tmp_path: Path, url: str) -> None:
     assert access(target(tmp_path, url=url)).api == "http://10.0.0.1:5240/MAAS/api/2.0/"
+
+
+@pytest.mark.parametrize("page", ["", "/", "/r/machines", "/l", "/api/1.0/", "/api/2.0/machines/"])
+@pytest.mark.parametrize("place", ["/MAAS", "/site/MAAS", "/region", "/MAAS-test"])
+def test_a_region_behind_a_proxy_keeps_its_path(tmp_path: Path, place: str, page: str) -> None:
+    assert (
+        access(target(tmp_path, url=f"https://[::1]:5443{place}{page}")).url == f"https://[::1]:5443{place}"
+    )
 
 
 def test_each_call_is_signed_by_the_key_with_a_nonce_of_its_own(tmp_path: Path) -> None:
