@@ -6,7 +6,7 @@ import base64
 import hashlib
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ DEFAULT_PORT = 8443
 
 _BEGIN_CERTIFICATE, _END_CERTIFICATE = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
-# lxc's built-in remote (lxc/config/default.go); its other built-in remotes are image servers.
+# The clients' built-in remote, which no configuration changes (StaticRemotes, lxc/config/default.go).
 _LOCAL: dict[str, Any] = {"local": {"addr": "unix://"}}
 
 
@@ -35,22 +35,28 @@ class LxdAccess:
 
     `name` is for people. With `socket` (a path) the other fields are empty. Otherwise `addresses` are
     "https://host:port", and `server_certificate` (PEM) is the one that each of them must show, whoever signed it.
+    Without one (None), each shows a certificate for its host name, of `authority` (PEM) or of the system's authorities.
     `certificate` and `key` are the client's.
     """
 
     name: str
     socket: Path | None = None
     addresses: tuple[str, ...] = ()
-    server_certificate: str = ""
+    server_certificate: str | None = ""
     certificate: str = ""
     key: str = field(default="", repr=False)
+    authority: str | None = None
 
     def tls(self) -> ssl.SSLContext:
-        """Return the context for connections: it accepts only the server's own certificate, and shows the client's.
+        """Return the context for connections: it accepts the server's certificate, and shows the client's.
 
         Raises ssl.SSLError if a certificate or the key is unusable, or the key does not belong to its certificate.
         """
-        context = pinned(der(self.server_certificate))
+        if self.server_certificate is not None:
+            context = pinned(der(self.server_certificate))
+        else:
+            context = ssl.create_default_context(cadata=self.authority)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
         load_pair(context, self.certificate, self.key)
         return context
 
@@ -97,6 +103,7 @@ def config_directory(remote: str | None = None) -> Path:
     It is the first of $LXD_CONF, $INCUS_CONF, ~/.config/lxc, the snap's and ~/.config/incus that has the remote, or
     else the first that exists. One that the environment names is the only one of its product.
     """
+    remote = remote or _named_remote()
     there: list[Path] = []
     for product in sorted(PRODUCTS, key=lambda product: product.named_configuration is None):
         named = product.named_configuration
@@ -109,11 +116,15 @@ def config_directory(remote: str | None = None) -> Path:
 def _remotes_of(directory: Path) -> Mapping[str, Any]:
     """The remotes of a configuration; none if it is unusable, which `from_remote` reports."""
     try:
-        return _mapping(
+        return _by_name(
             read_yaml("target.remote", directory / "config.yml", "a configuration").get("remotes")
         )
     except UserError:
         return {}
+
+
+def _named_remote() -> str | None:
+    return next((name for product in PRODUCTS if (name := product.named_remote)), None)
 
 
 def local_socket() -> Path:
@@ -146,47 +157,77 @@ def from_socket(path: Path) -> LxdAccess:
 
 
 def from_remote(name: str | None, directory: Path) -> LxdAccess:
-    """Read the server that the lxc client calls this (`lxc remote list`); None reads its current remote.
+    """Read the server that the client lxc or incus calls this (`remote list`); None reads its current remote.
 
+    A remote may have several addresses, of which the last working one comes first, and a client certificate of its own.
     UserError if the remote does not exist or is an image server, or if it or a certificate is unusable.
     """
     place = "target.remote"
     file = directory / "config.yml"
     content = read_yaml(place, file, "the lxc client's configuration (LXD_CONF)") if file.exists() else {}
-    remotes = _LOCAL | _mapping(content.get("remotes"))
-    name = name if name is not None else content.get("default-remote") or "local"
+    homes = dict.fromkeys(remotes := _by_name(content.get("remotes")), directory)
+    for everybodys in (product.everybodys_configuration for product in PRODUCTS):
+        for each, remote in _remotes_of(everybodys).items():
+            if each not in remotes:
+                remotes[each], homes[each] = remote, everybodys
+    remotes |= _LOCAL
+    default = content.get("default-remote") or "local"
+    name = name if name is not None else _named_remote() or (str(default) if _is_plain(default) else default)
     if not isinstance(name, str) or name not in remotes:
         private = [known for known, remote in remotes.items() if not _serves_images(_mapping(remote))]
         raise UserError(place, name, f"one of {_listed(private)} (lxc remote list)")
     remote = _mapping(remotes[name])
     if _serves_images(remote):
         raise UserError(place, name, "a remote that runs containers: this one is an image server")
-    address = remote.get("addr")
-    if isinstance(address, str) and address.startswith("unix:"):
-        path = address.removeprefix("unix:").removeprefix("//")
+    addresses = _in_turn(remote)
+    if addresses and addresses[0].startswith("unix:"):
+        path = addresses[0].removeprefix("unix:").removeprefix("//")
         return from_socket(Path(path) if path else local_socket())
     if remote.get("auth_type") not in (None, "", "tls"):
         raise UserError(place, name, "a remote with client certificates: auth_type tls")
-    url = _url(address) if isinstance(address, str) and address.startswith("https://") else None
-    if url is None:
+    https = [address for address in addresses if not address.startswith("unix:")]
+    urls = [_url(address, 443) for address in https if address.startswith("https://")]
+    if not urls or None in urls or len(urls) < len(https):
         raise UserError(place, name, f"a remote with addr https://host:port in {file}")
+    own = directory / "clientcerts" / f"{name}.crt"
+    whole = own.exists() and own.with_name(f"{name}.key").exists()
+    return _remote_access(
+        name,
+        cast("list[str]", urls),
+        homes[name] / "servercerts" / f"{name}.crt",
+        own if whole else directory / "client.crt",
+    )
+
+
+def _remote_access(name: str, urls: Sequence[str], server: Path, client: Path) -> LxdAccess:
+    """Read the certificates of a remote. It has none for the server if that shows one of a known authority."""
+    place = "target.remote"
+    key, authority = (client.with_name(client.name.removesuffix(".crt") + end) for end in (".key", ".ca"))
+    known = server.exists()
+    own = not known and authority.exists()
     return checked(
         place,
         LxdAccess(
             name,
-            addresses=(url,),
-            server_certificate=read_text(
-                place,
-                directory / "servercerts" / f"{name}.crt",
-                f"the certificate of {name}, as `lxc remote add` writes it",
-            ),
-            certificate=read_text(place, directory / "client.crt", "the lxc client's certificate"),
-            key=read_text(place, directory / "client.key", "the lxc client's key", private=True),
+            addresses=tuple(urls),
+            server_certificate=read_text(place, server, f"the certificate of {name}") if known else None,
+            certificate=read_text(place, client, "the lxc client's certificate"),
+            key=read_text(place, key, "the lxc client's key", private=True),
+            authority=read_text(place, authority, "the client's authority") if own else None,
         ),
-        str(directory / "servercerts" / f"{name}.crt"),
-        str(directory / "client.crt"),
-        str(directory / "client.key"),
+        str(server if known else authority),
+        str(client),
+        str(key),
     )
+
+
+def _in_turn(remote: Mapping[str, Any]) -> list[str]:
+    """Return the addresses of a remote, the last one that worked first."""
+    given = remote.get("addr")
+    addresses = [each.strip() for each in given.split(",") if each.strip()] if isinstance(given, str) else []
+    last = remote.get("last_working_address")
+    first = addresses.index(last) if last in addresses else 0
+    return addresses[first:] + addresses[:first]
 
 
 def from_file(path: Path) -> LxdAccess:
@@ -221,7 +262,9 @@ def checked(
     place: str, access: LxdAccess, server_file: str, certificate_file: str, key_file: str
 ) -> LxdAccess:
     """Return the access if its certificates are valid now and its key is usable; else UserError names the file."""
-    _in_date(place, access.server_certificate, server_file)
+    shown = access.server_certificate if access.server_certificate is not None else access.authority
+    if shown is not None:
+        _in_date(place, shown, server_file)
     _in_date(place, access.certificate, certificate_file)
     try:
         access.tls()
@@ -258,11 +301,11 @@ def addresses_of(given: object) -> tuple[str, ...] | None:
     return tuple(known) if known and len(known) == len(addresses) else None
 
 
-def _url(address: str) -> str | None:
+def _url(address: str, default: int = DEFAULT_PORT) -> str | None:
     """Convert an address to "https://host:port"; None if it is not an address."""
     try:
         parts = urlsplit(address if "://" in address else f"https://{address}")
-        host, port = parts.hostname, parts.port or DEFAULT_PORT
+        host, port = parts.hostname, parts.port or default
     except ValueError:  # an invalid port, or an unmatched bracket
         return None
     plain = parts.scheme == "https" and parts.path in ("", "/") and not (parts.query or parts.fragment)
@@ -272,12 +315,21 @@ def _url(address: str) -> str | None:
 
 
 def _serves_images(remote: Mapping[str, Any]) -> bool:
-    return remote.get("protocol") == "simplestreams" or bool(remote.get("public"))
+    return remote.get("protocol") in ("simplestreams", "oci") or bool(remote.get("public"))
 
 
 def _listed(names: list[str]) -> str:
     names = sorted(map(str, names))  # YAML's keys may be numbers
     return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+
+
+def _by_name(remotes: object) -> dict[str, Any]:
+    """Return remotes by their names, which YAML may have read as numbers."""
+    return {str(name): remote for name, remote in _mapping(remotes).items()}
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str | int | float)
 
 
 def _mapping(value: object) -> dict[str, Any]:

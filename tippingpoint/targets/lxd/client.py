@@ -16,10 +16,11 @@ import orjson
 from yarl import URL
 
 from tippingpoint.errors import TargetError
-from tippingpoint.targets.lxd.access import LxdAccess
+from tippingpoint.targets.lxd.access import DEFAULT_PORT, LxdAccess
 from tippingpoint.targets.lxd.errors import LxdError, lxd_error
 from tippingpoint.util.backoff import backoff
-from tippingpoint.util.rest import TooLarge, broken, open_session, read_body
+from tippingpoint.util.racing import first_to_accept
+from tippingpoint.util.rest import CONNECT_WITHIN, TooLarge, broken, open_session, read_body
 from tippingpoint.util.retrying import FIRST_PAUSE, LONGEST_PAUSE
 
 LARGEST_ANSWER = 256 << 20
@@ -40,8 +41,9 @@ Body = Callable[[], bytes | BinaryIO | None]
 class LxdClient:
     """A client of one server or of a cluster's members, used from one event loop.
 
-    Every call goes to one address until that cannot be reached or does not answer; then to the next, in turn.
-    `prefer` chooses the first, so that workers spread. Failures raise LxdError, LxdGone or LxdExists. If no address
+    Every call goes to one address until that cannot be reached or does not answer; then to the next, in turn, that
+    accepts a connection: a silent one costs no time. `prefer` chooses the first, so that workers spread. Failures raise
+    LxdError, LxdGone or LxdExists. If no address
     can be reached, the error's kind is "unreachable", or "trust" if the server is not the expected one. Calls have no
     time limit: the caller cancels them.
     """
@@ -50,6 +52,9 @@ class LxdClient:
         self._access = access
         self._addresses = ["http://lxd"] if access.socket is not None else list(access.addresses)
         self._current = prefer % len(self._addresses)
+        self._choosing: asyncio.Task[None] | None = None
+        self._chosen = len(self._addresses) == 1
+        """Whether the current address has accepted a connection since another one was given up."""
         self._session: aiohttp.ClientSession | None = None
 
     @property
@@ -108,6 +113,8 @@ class LxdClient:
 
     async def close(self) -> None:
         """Close every connection."""
+        if self._choosing is not None:
+            self._choosing.cancel()
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -160,6 +167,7 @@ class LxdClient:
         tail = f"{path}?{urlencode(query)}" if query else path
         problems: dict[str, LxdError] = {}
         for _ in range(len(self._addresses) + (method == "GET")):  # once more, if the only connection broke
+            await self._choose()
             at = self._current
             address = self._addresses[at]
             try:
@@ -210,6 +218,26 @@ class LxdClient:
         # Several calls may fail at the same time: only the first changes the address.
         if address == self._current:
             self._current = (address + 1) % len(self._addresses)
+            self._chosen = len(self._addresses) == 1
+
+    async def _choose(self) -> None:
+        """Have the current address be one that accepts connections, the next one if this is silent."""
+        while not self._chosen:
+            if self._choosing is None:
+                self._choosing = asyncio.create_task(self._race())
+            await asyncio.shield(self._choosing)
+
+    async def _race(self) -> None:
+        try:
+            count, first = len(self._addresses), self._current
+            order = [(first + step) % count for step in range(count)]
+            parts = [urlsplit(self._addresses[position]) for position in order]
+            hosts = [(part.hostname or "", part.port or DEFAULT_PORT) for part in parts]
+            winner = await first_to_accept(hosts, CONNECT_WITHIN)
+            if winner is not None and self._current == first:
+                self._current = order[winner]
+        finally:
+            self._choosing, self._chosen = None, True
 
 
 def _json(body: object) -> Body | None:

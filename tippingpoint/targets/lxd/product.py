@@ -19,6 +19,8 @@ class Product:
     """Where packages and the snap have the local server's socket."""
     configurations: tuple[Path, ...]
     """Where its client has its configuration."""
+    everybodys: Path
+    """Where a machine has remotes for all of its users."""
 
     @property
     def named_socket(self) -> Path | None:
@@ -34,18 +36,30 @@ class Product:
         directory = os.environ.get(f"{self.variables}_CONF")
         return Path(directory).expanduser() if directory else None
 
+    @property
+    def everybodys_configuration(self) -> Path:
+        """Where the remotes for all users of this machine are."""
+        return Path(os.environ.get(f"{self.variables}_GLOBAL_CONF") or self.everybodys)
+
+    @property
+    def named_remote(self) -> str | None:
+        """The remote that the environment names."""
+        return os.environ.get(f"{self.client.upper()}_REMOTE") or None
+
 
 LXD = Product(
     "lxc",
     "LXD",
     (Path("/var/lib/lxd/unix.socket"), Path("/var/snap/lxd/common/lxd/unix.socket")),
     (Path("~/.config/lxc"), Path("~/snap/lxd/common/config")),
+    Path("/etc/lxd"),
 )
 INCUS = Product(
     "incus",
     "INCUS",
     (Path("/var/lib/incus/unix.socket"), Path("/run/incus/unix.socket")),
     (Path("~/.config/incus"),),
+    Path("/etc/incus"),
 )
 PRODUCTS = (LXD, INCUS)
 """The first that a machine has counts."""

@@ -94,24 +94,31 @@ async def redeem(token: str, directory: Path, name: str) -> LxdAccess:
     read = read_token(token)
     make_identity(directory, name)
     problems: dict[str, str] = {}
-    for address in read.addresses:
-        try:
-            certificate = await _certificate(address)
-        except TimeoutError:
-            problems[address] = f"no answer within {CONNECT_WITHIN:g} s"
-            continue
-        except OSError as problem:
-            problems[address] = in_words(problem)
-            continue
-        if fingerprint(certificate) != read.fingerprint:
-            problems[address] = "its certificate is not that of the token"
-            continue
-        _write(directory / _SERVER, ssl.DER_cert_to_PEM_cert(certificate).encode())
-        others = [each for each in read.addresses if each != address]
-        _write(directory / _ADDRESSES, "\n".join((address, *others, "")).encode())
-        access = from_identity(directory)
-        await _ask_for_trust(access, read)
-        return access
+    # A token has every address of a server, of bridges and of other networks too: all are asked at once.
+    asked = {asyncio.create_task(_certificate(address)): address for address in read.addresses}
+    try:
+        while pending := [each for each in asked if asked[each] not in problems]:
+            done, _ = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                address = asked[each]
+                problem = each.exception()
+                if isinstance(problem, TimeoutError):
+                    problems[address] = f"no answer within {CONNECT_WITHIN:g} s"
+                elif isinstance(problem, OSError):
+                    problems[address] = in_words(problem)
+                elif fingerprint(certificate := each.result()) != read.fingerprint:
+                    problems[address] = "its certificate is not that of the token"
+                else:
+                    _write(directory / _SERVER, ssl.DER_cert_to_PEM_cert(certificate).encode())
+                    others = [each for each in read.addresses if each != address]
+                    _write(directory / _ADDRESSES, "\n".join((address, *others, "")).encode())
+                    access = from_identity(directory)
+                    await _ask_for_trust(access, read)
+                    return access
+    finally:
+        for each in asked:
+            each.cancel()
+        await asyncio.wait(asked)
     shown = "; ".join(f"{urlsplit(address).netloc}: {problem}" for address, problem in problems.items())
     raise TargetError("target.token", shown, "a server that answers and shows the token's certificate")
 

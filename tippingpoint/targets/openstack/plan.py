@@ -60,8 +60,8 @@ class OpenstackTarget(TargetSection, frozen=True):
 
     credentials: Path | None = Field(
         default=None,
-        description="A clouds.yaml, mode 0600 if it has a secret in it. When left out it is looked for as OpenStack's own clients do: "
-        "`OS_CLIENT_CONFIG_FILE`, this directory, `~/.config/openstack`, `/etc/openstack`.",
+        description="A clouds.yaml, mode 0600 if it has a secret in it. When left out it is looked for as OpenStack's "
+        "own clients do: `OS_CLIENT_CONFIG_FILE`, this directory, `~/.config/openstack`, `/etc/openstack`.",
     )
     cloud: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,

@@ -133,7 +133,6 @@ def test_a_remote_that_cannot_be_used_is_refused(tmp_path: Path, remote: Any, ac
 @pytest.mark.parametrize(
     ("missing", "accepted"),
     [
-        ("servercerts/cluster.crt", "as `lxc remote add` writes it (No such file or directory)"),
         ("client.crt", "the lxc client's certificate (No such file or directory)"),
         ("client.key", "the lxc client's key (No such file or directory)"),
     ],
@@ -144,6 +143,116 @@ def test_a_file_that_is_missing_is_named(tmp_path: Path, missing: str, accepted:
     told = refused(lambda: from_remote(None, made), "target.remote")
     assert str(made / missing) in told
     assert accepted in told
+
+
+# As the clients read their own file: lxc/config of LXD 6, shared/cliconfig of Incus 7
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The remotes of this machine are not looked at."""
+    for name in ("LXC_REMOTE", "INCUS_REMOTE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("LXD_GLOBAL_CONF", "INCUS_GLOBAL_CONF"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("addr", "last", "addresses"),
+    [
+        ("https://a:8443,https://b:8443", None, ("https://a:8443", "https://b:8443")),
+        ("https://a:8443, https://b:8443", "https://b:8443", ("https://b:8443", "https://a:8443")),
+        ("https://a:1,https://b:2,https://[::1]:3", "https://b:2", ("https://b:2", "https://[::1]:3", "https://a:1")),
+        ("https://a:8443,https://b:8443", "https://gone:8443", ("https://a:8443", "https://b:8443")),
+        ("https://a", None, ("https://a:443",)),
+        ("https://a:8443,unix:///run/x", None, ("https://a:8443",)),
+    ],
+)  # fmt: skip
+def test_a_remote_may_have_several_addresses(
+    tmp_path: Path, addr: str, last: str | None, addresses: tuple[str, ...]
+) -> None:
+    remote = {"addr": addr, "protocol": "incus"} | ({"last_working_address": last} if last else {})
+    assert from_remote("far", configuration(tmp_path / "incus", far=remote)).addresses == addresses
+
+
+@pytest.mark.parametrize(
+    "addr", ["https://a:8443,http://b:8443", "https://a:8443,b:8443", ",", "https://a:x,"]
+)
+def test_addresses_that_are_not_https_are_refused(tmp_path: Path, addr: str) -> None:
+    made = configuration(tmp_path / "incus", far={"addr": addr})
+    assert "expected a remote with addr https://host:port" in refused(
+        lambda: from_remote("far", made), "target.remote"
+    )
+
+
+def test_a_remote_may_have_a_client_certificate_of_its_own(tmp_path: Path) -> None:
+    # given a certificate for one remote, whose key comes later
+    made = configuration(tmp_path / "incus", far={"addr": "https://a:8443"})
+    (made / "clientcerts").mkdir()
+    written(made / "clientcerts/far.crt", OTHER.certificate, 0o644)
+    assert from_remote("far", made).certificate == CLIENT.certificate
+    written(made / "clientcerts/far.key", OTHER.key)
+    # then it is shown to that one only
+    assert (from_remote("far", made).certificate, from_remote("far", made).key) == (
+        OTHER.certificate,
+        OTHER.key,
+    )
+    assert from_remote("cluster", made).certificate == CLIENT.certificate
+
+
+def test_a_remote_without_a_certificate_kept_is_verified_by_the_authorities(tmp_path: Path) -> None:
+    # given a server whose certificate a public authority has signed, which the clients do not keep
+    made = configuration(tmp_path / "incus")
+    (made / "servercerts/cluster.crt").unlink()
+    # when it is read, then its name is verified, by the system's authorities or the client's own
+    access = from_remote(None, made)
+    assert access.tls().check_hostname
+    assert access.tls().verify_mode is ssl.CERT_REQUIRED
+    written(made / "client.ca", SERVER.certificate, 0o644)
+    assert len(from_remote(None, made).tls().get_ca_certs(binary_form=True)) <= 1
+    assert from_remote(None, made).authority == SERVER.certificate
+
+
+def test_a_remote_may_have_a_number_for_a_name(tmp_path: Path) -> None:
+    made = configuration(tmp_path / "lxc")
+    written(made / "servercerts/2024.crt", SERVER.certificate)
+    written(made / "config.yml", {"default-remote": 2024, "remotes": {2024: {"addr": "https://a:8443"}}})
+    assert from_remote(None, made).name == "2024"
+    assert from_remote("2024", made).addresses == ("https://a:8443",)
+
+
+def test_the_environment_may_name_the_remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = configuration(tmp_path / "lxc", far={"addr": "https://a:8443"})
+    monkeypatch.setenv("LXC_REMOTE", "far")
+    assert from_remote(None, made).name == "far"
+
+
+def test_a_remote_may_be_everybodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # given a remote for all users of this machine, and one of the same name as a user's own
+    ours = configuration(tmp_path / "incus")
+    theirs = configuration(tmp_path / "etc", shared={"addr": "https://shared:8443"})
+    written(theirs / "servercerts/shared.crt", OTHER.certificate)
+    monkeypatch.setenv("INCUS_GLOBAL_CONF", str(theirs))
+    access = from_remote("shared", ours)
+    assert (access.addresses, access.server_certificate) == (("https://shared:8443",), OTHER.certificate)
+    assert access.certificate == CLIENT.certificate
+    assert from_remote("cluster", ours).addresses == ("https://192.0.2.1:8443",)
+
+
+def test_the_clients_own_remote_is_not_changed_by_their_file(
+    tmp_path: Path, listening: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LXD_SOCKET", str(listening))
+    made = configuration(tmp_path / "lxc", local={"addr": "https://elsewhere:8443"})
+    assert from_remote("local", made).socket == listening
+
+
+@pytest.mark.parametrize(
+    ("more", "said"), [({"protocol": "oci"}, "image server"), ({"auth_type": "oidc"}, "tls")]
+)
+def test_a_remote_that_we_cannot_use_is_refused(tmp_path: Path, more: dict[str, str], said: str) -> None:
+    made = configuration(tmp_path / "incus", odd={"addr": "https://a:8443", **more})
+    assert said in refused(lambda: from_remote("odd", made), "target.remote")
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660])

@@ -53,7 +53,7 @@ class ApiClient:
     ) -> Future[Connection]:
         """Connect and log in to a model (its UUID), or to the controller alone (None).
 
-        Addresses are dialled as by the juju client: the next one when one fails, or is silent for 250 ms. The first that
+        Addresses are dialled as by the juju client: the next when one fails, or is silent for 250 ms. The first that
         answers is taken. Each has 10 s, and one that failed is left out for a while. Redirects are followed. The future
         ends with ApiError, RateLimited or ConnectionLost. Cancelling it ends the attempt and closes its socket.
         If a server accepts the WebSocket but never answers the login, the login waits: the caller's timeout cancels.
