@@ -11,7 +11,7 @@ from typing import TypeVar
 from tippingpoint.errors import Refused
 from tippingpoint.plan.read import AnyStage
 from tippingpoint.run.interruption import EndedEarly, Interruption
-from tippingpoint.run.messages import Answer, Command, End, Message, Prepared, Preparing, Tick
+from tippingpoint.run.messages import Answer, Command, End, Message, Prepared, Preparing, Tick, Trouble
 from tippingpoint.run.record import Record
 from tippingpoint.run.watcher import RunnerEvents
 from tippingpoint.run.worker import Job
@@ -73,6 +73,8 @@ class Crew:
         self._interruption = interruption
         self._watcher = watcher
         self._ticked = ticked
+        self._trouble = ""
+        """Why a worker cannot do its part any more, for a reason of its own."""
         self._preparing: dict[str, dict[str, tuple[int, int]]] = {}
 
     @property
@@ -179,8 +181,19 @@ class Crew:
         self._interruption.check()
         if not self._record.is_there:
             raise EndedEarly("failed", "the run's directory is gone")
+        if self._trouble:
+            raise EndedEarly("cut", self._trouble)
         if not self.alive:
-            raise EndedEarly("cut", "every worker ended before it was told to")
+            raise EndedEarly("cut", f"every worker ended before it was told to{self._last_words()}")
+
+    def _last_words(self) -> str:
+        """Return what the first worker that gave a reason for its end said, to follow another text."""
+        said = [
+            f": worker {worker.name}: {words}"
+            for worker in self.workers
+            if worker.done is None and (words := worker.last_words)
+        ]
+        return next(iter(said), "")
 
     async def wait(self, seconds: float) -> None:
         """Wait, unless the run is interrupted or its last worker is gone."""
@@ -229,10 +242,14 @@ class Crew:
                 parts[worker.name] = (message.done, message.goal)
                 done, goal = (sum(column) for column in zip(*parts.values(), strict=True))
                 self._watcher.preparing(message.what, done, goal)
+            case Trouble():
+                self._trouble = self._trouble or f"worker {worker.name}: {message.problem}"
             case Gone() if worker.done is None and not worker.refused and not self.ending:
                 entry = next(entry for entry in self._record.manifest.workers if entry.name == worker.name)
                 entry.status = "cut"
                 self._record.save_manifest()
-                self._record.event("worker-cut", worker=worker.name, exit_code=worker.process.returncode)
+                fields = {"problem": worker.last_words} if worker.last_words else {}
+                exit_code = worker.process.returncode
+                self._record.event("worker-cut", worker=worker.name, exit_code=exit_code, **fields)
             case _:
                 return

@@ -6,18 +6,28 @@ from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan
 from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.targets.target import Connections
-from tippingpoint.util.open_files import allow_connections
+from tippingpoint.util.open_files import OTHER_FILES, allow_connections
 
 _AT_ONCE = 10_000
 """The most things that a plan may make at once. A call under way has a connection to itself, and a login shell allows
 1,024 files."""
 
 
-def allow_files(plan: Plan, connections: Connections, workers: int) -> None:
+def allow_files(plan: Plan, connections: Connections, workers: int, of_worker: Connections) -> None:
     """Raise the limit of open files of this process, and of the workers that it starts.
 
-    Raises UserError for a plan that needs more `connections` than a worker's process may open.
+    `connections` are shared among the workers; each of them has all of `of_worker`. Raises UserError for a plan that
+    needs more than a worker's process may open.
     """
+    for field, (size, each) in of_worker.items():
+        fits = allow_connections(size * each) // each
+        if fits < size:
+            raise UserError(
+                field,
+                size,
+                f"a limit of open files (ulimit -n) of at least {size * each + OTHER_FILES}, as each of the run's "
+                f"workers has {size * each} connections; this one allows {fits}",
+            )
     if isinstance(plan, SpawnPlan):
         allow_connections(_AT_ONCE)
     for field, (size, each) in connections.items():

@@ -159,6 +159,14 @@ class Tick(Gauges):
     """How many things were lost in the interval that no operation accounts for."""
 
 
+class Trouble(BaseModel):
+    """The worker cannot do its part any more, for a reason of its own and not of the target."""
+
+    say: Literal["trouble"] = "trouble"
+    problem: str
+    """One line."""
+
+
 class Done(BaseModel):
     """The last message of a worker that ended as it was told to."""
 
@@ -167,7 +175,7 @@ class Done(BaseModel):
     """Why the end of its journal could be written nowhere, in one line; empty if it was written."""
 
 
-Message = Ready | Refusal | Preparing | Prepared | Begun | Paused | Settled | Evicted | Tick | Done
+Message = Ready | Refusal | Preparing | Prepared | Begun | Paused | Settled | Evicted | Tick | Trouble | Done
 Answer = Prepared | Begun | Paused | Settled | Evicted
 
 _COMMAND: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="do")])

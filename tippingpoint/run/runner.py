@@ -229,7 +229,8 @@ class Runner:
         """Log in to the target, make the workspace, and start the workers, which log in too."""
         connections = self._target.connections(self._plan)
         count = worker_count(self._own, connections, len(os.sched_getaffinity(0)))
-        allow_files(self._own.plan, self._target.connections(self._own.plan), count)
+        plan = self._own.plan
+        allow_files(plan, self._target.connections(plan), count, self._target.connections_of_worker(plan))
         entry = await self._made.reach()
         await self._room.make(*self._begins_with)
         workspace = await self._made.take(entry)

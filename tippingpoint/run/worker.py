@@ -43,6 +43,7 @@ from tippingpoint.run.messages import (
     Settle,
     Settled,
     Tick,
+    Trouble,
     command_in,
     line_of,
 )
@@ -51,6 +52,7 @@ from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.rundir.standstills import PULSE, TOLD, Cause, CauseFinder
 from tippingpoint.rundir.tags import LOOP_LAG
 from tippingpoint.targets.registry import target_of
+from tippingpoint.util.open_files import exhausted
 from tippingpoint.util.process import protect
 from tippingpoint.workloads.claim.workload import RELEASE_WITHIN
 from tippingpoint.workloads.load import (
@@ -110,6 +112,9 @@ class _Worker:
         self._witness = CauseFinder()
         self._cpu = CpuShare(time.monotonic(), time.process_time())
         self._stage: StageOrder | None = None
+        self._in_trouble = False
+        # Once open, it can be read when the process is out of files.
+        self._memory = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
 
     async def open(self) -> TargetFacts:
         facts = await self._load.open()
@@ -152,6 +157,9 @@ class _Worker:
     def _interval_over(self, intended: float) -> None:
         self._next_interval(max(intended + INTERVAL, time.monotonic()))
         self._close_interval()
+        if not self._in_trouble and (problem := exhausted()):
+            self._in_trouble = True
+            self._voice.say(Trouble(problem=problem))
 
     def _close_interval(self) -> None:
         """Write what was recorded since the last close, and send a tick to the runner."""
@@ -168,7 +176,7 @@ class _Worker:
             up=load.up,
             cpu=round(self._cpu.at(end, time.process_time()), 3),
             loop_lag=round(self._worst_lag * 1000, 3),
-            rss=round(_resident_mib(), 1),
+            rss=round(_resident_mib(self._memory), 1),
         ).model_dump()
         self._worst_lag = 0.0
         self._witness.settle()
@@ -324,11 +332,11 @@ class _Worker:
         self._schedule.close()
         self._beats.close()
         self._witness.close()
+        os.close(self._memory)
 
 
-def _resident_mib() -> float:
-    with open("/proc/self/statm", "rb") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
+def _resident_mib(statm: int) -> float:
+    return int(os.pread(statm, 200, 0).split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
 
 
 class Voice:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -13,13 +14,21 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 import tippingpoint
-from tippingpoint.errors import Refused
+from tippingpoint.errors import Refused, one_line
 from tippingpoint.run.messages import Command, Done, Message, Ready, Refusal, Tick, line_of, message_in
 from tippingpoint.run.worker import Job
 from tippingpoint.rundir.files import new_file
 from tippingpoint.workloads.load import TargetFacts
 
 M = TypeVar("M", bound=Message)
+
+
+_LAST_WORDS = 1 << 14
+"""The most bytes at the end of a worker's error output in which its error is looked for."""
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*: \S|[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)$")
+"""How the line of a traceback begins that names the exception."""
+_EXIT_WITHIN = 10.0
+"""Seconds for a process to end after its output did."""
 
 
 class Gone:
@@ -32,9 +41,10 @@ Listener = Callable[["WorkerProcess", Message | Gone], None]
 class WorkerProcess:
     """One worker, as its runner sees it."""
 
-    def __init__(self, name: str, process: Process, listener: Listener) -> None:
+    def __init__(self, name: str, process: Process, listener: Listener, errors: Path | None = None) -> None:
         self.name = name
         self.process = process
+        self._errors = errors
         self.tick: Tick | None = None
         """Its latest tick."""
         self.said = 0.0
@@ -61,6 +71,20 @@ class WorkerProcess:
     def refused(self) -> bool:
         """Whether it said that it cannot begin; it ends by itself after that."""
         return self._opened.done() and isinstance(self._opened.result(), Refusal)
+
+    @property
+    def last_words(self) -> str:
+        """Why it ended before it was told to, in one line: its error, or the signal that ended it; empty if unknown."""
+        with contextlib.suppress(OSError, TypeError):
+            assert self._errors is not None
+            text = self._errors.read_bytes()[-_LAST_WORDS:].decode(errors="replace")
+            if found := _error_in(text.splitlines()):
+                return one_line(found)
+        code = self.process.returncode
+        if code is None or code >= 0:
+            return f"exit code {code}" if code else ""
+        name = signal.Signals(-code).name if -code in signal.valid_signals() else f"signal {-code}"
+        return f"killed by {name}" + (", as for want of memory" if -code == signal.SIGKILL else "")
 
     def tell(self, command: Command) -> None:
         """Send a command; a worker that is gone misses it, and is noticed by the end of its output."""
@@ -106,6 +130,9 @@ class WorkerProcess:
         try:
             while line := await stdout.readline():
                 self._hear(line)
+            if self.done is None and not self.refused:
+                # Its output ends before it writes why.
+                await asyncio.wait([asyncio.ensure_future(self.process.wait())], timeout=_EXIT_WITHIN)
         finally:
             if not self._ended.done():
                 self._ended.set_result(None)
@@ -144,7 +171,7 @@ async def start_worker(job: Job, listener: Listener, inherited: Sequence[int] = 
             limit=2**24,
             pass_fds=inherited,
         )
-    worker = WorkerProcess(job.name, process, listener)
+    worker = WorkerProcess(job.name, process, listener, _stderr_path(job))
     assert process.stdin is not None
     process.stdin.write(job.model_dump_json().encode() + b"\n")
     return worker
@@ -154,7 +181,8 @@ async def opened(worker: WorkerProcess) -> TargetFacts:
     """Return the target's facts as a worker found them; raises Refused if the worker could not start."""
     reply = await worker.opening()
     if reply is None:
-        raise Refused(f"worker {worker.name}: ended before it was ready (see worker-{worker.name}.stderr)", 4)
+        why = f": {worker.last_words}" if worker.last_words else ""
+        raise Refused(f"worker {worker.name}: ended before it was ready{why}", 4)
     if isinstance(reply, Refusal):
         raise Refused(reply.problem, reply.exit_code)
     return reply.facts
@@ -168,7 +196,17 @@ def tidy_stderr(directory: Path) -> None:
 
 
 def _stderr(job: Job) -> BinaryIO:
-    return open(new_file(job.directory / f"worker-{job.name}.stderr"), "wb")
+    return open(new_file(_stderr_path(job)), "wb")
+
+
+def _stderr_path(job: Job) -> Path:
+    return job.directory / f"worker-{job.name}.stderr"
+
+
+def _error_in(lines: Sequence[str]) -> str:
+    """Return the last line that names an exception; else the last one that is not empty."""
+    named = [line for line in lines if _EXCEPTION.match(line)]
+    return (named or [line for line in lines if line.strip()] or [""])[-1]
 
 
 def _source_path() -> str:

@@ -152,8 +152,14 @@ def load_run(directory: Path) -> RunData:
     notes += left_out("events.jsonl", runner_log.damaged)
     notes += [note for worker in workers for note in worker.notes]
     of_units = {unit.name for unit in units}
+    ends = {
+        str(event.get("worker")): str(event.get("problem", ""))
+        for event in all_events
+        if event["event"] == "worker-cut"
+    }
     notes += [
         f"worker {w.name} was cut: its journal ends early"
+        + (f" ({why})" if (why := ends.get(w.name)) else "")
         for w in manifest.workers
         if w.status == "cut" and w.name not in of_units
     ]

@@ -64,6 +64,11 @@ class Target(ABC, Generic[S, E, W]):
         """
         return {}
 
+    def connections_of_worker(self, plan: Plan) -> Connections:
+        """Return what each worker connects, however small its share: by field of the plan, its value and the
+        connections for each of it."""
+        return {}
+
     @abstractmethod
     def new_entry(self, plan: Plan, run_id: str, directory: Path) -> E:
         """Return the ledger entry for the things that a run of this plan will create. Nothing is created yet.

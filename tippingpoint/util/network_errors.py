@@ -8,6 +8,7 @@ import ssl
 
 from tippingpoint.errors import one_line
 from tippingpoint.util.certificates import certificate_fault
+from tippingpoint.util.open_files import note_exhausted
 
 CLOSED = "connection closed by the server"
 
@@ -17,6 +18,7 @@ def in_words(problem: BaseException) -> str:
 
     The address that asyncio adds is left out, as callers put it before the line.
     """
+    note_exhausted(problem)
     if isinstance(problem, ssl.SSLCertVerificationError):
         return certificate_fault(problem).said
     if isinstance(problem, ssl.SSLEOFError):

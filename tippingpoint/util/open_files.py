@@ -3,10 +3,38 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import resource
 
-_OTHER_FILES = 128
+_exhausted: list[str] = []
+
+OTHER_FILES = 128
 """Files that a worker needs besides its connections: journals, pipes, timers, libraries, and a reserve."""
+
+
+def note_exhausted(problem: BaseException) -> None:
+    """Note it if an error says that this process, or its machine, is out of files.
+
+    Nothing that a target did is the reason, and no call to it can be judged afterwards.
+    """
+    number = problem.errno if isinstance(problem, OSError) else None
+    if number in (errno.EMFILE, errno.ENFILE) and not _exhausted:
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        whole = f"this machine has no open files left: a higher limit (fs.file-max) than {_most()}"
+        _exhausted.append(
+            f"out of open files: a higher limit (ulimit -n) than {soft}" if number == errno.EMFILE else whole
+        )
+
+
+def exhausted() -> str:
+    """Return why this process cannot open files any more, and what would help; empty if it could so far."""
+    return _exhausted[0] if _exhausted else ""
+
+
+def _most() -> str:
+    with contextlib.suppress(OSError), open("/proc/sys/fs/file-max") as file:
+        return file.read().strip()
+    return "this"
 
 
 def allow_connections(wanted: int) -> int:
@@ -14,7 +42,7 @@ def allow_connections(wanted: int) -> int:
 
     The soft limit is raised up to the hard limit. The hard limit is raised too if we have the right to.
     """
-    files = wanted + _OTHER_FILES
+    files = wanted + OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= files:
         return wanted
@@ -27,4 +55,4 @@ def allow_connections(wanted: int) -> int:
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (highest, hard))
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return min(wanted, max(0, soft - _OTHER_FILES))
+    return min(wanted, max(0, soft - OTHER_FILES))

@@ -8,13 +8,16 @@ import time
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
+import pytest
+
 from tests.unit.run.run_ticks import tick_of
 from tippingpoint.run.crew import Crew, Headway
-from tippingpoint.run.interruption import Interruption
+from tippingpoint.run.interruption import EndedEarly, Interruption
 from tippingpoint.run.messages import Pause, Paused, Tick
 from tippingpoint.run.record import Record
 from tippingpoint.run.watcher import RunnerEvents
 from tippingpoint.run.worker_process import WorkerProcess
+from tippingpoint.rundir.manifest import Manifest, TargetEntry, WorkerEntry
 
 ANSWERS = """
 import pathlib, sys, time
@@ -84,3 +87,54 @@ async def test_a_worker_that_answered_while_the_runner_stood_still_is_not_silent
     process.stdin.close()
     await crew.workers[0].ended(600.0)
     assert process.returncode == 0
+
+
+def crew_of(directory: Path) -> Crew:
+    record = Record("p", directory, "the-run", RunnerEvents())
+    record.make_directory()
+    record.open(Manifest(id="the-run", title="p", target=TargetEntry(kind="etcd"), started=0.0))
+    record.manifest.workers = [WorkerEntry(name="0")]
+    return Crew(record, Interruption(), RunnerEvents(), lambda worker, tick: None)
+
+
+async def ended(crew: Crew, directory: Path, code: str) -> str:
+    """Why a run ends whose only worker runs this code, in the runner's words."""
+    errors = directory / "worker-0.stderr"
+    with errors.open("wb") as stderr:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", code, stdin=PIPE, stdout=PIPE, stderr=stderr, limit=2**24
+        )
+    crew.workers.append(WorkerProcess("0", process, crew._heard, errors))  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(EndedEarly) as early:
+        await crew.wait(600.0)
+    process.kill() if process.returncode is None else None
+    await crew.workers[0].ended(600.0)
+    return str(early.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("raise OSError(24, 'Too many open files', '/proc/self/statm')", "OSError: [Errno 24] Too many open files: "),
+        ("class Odd(Exception): pass\nraise Odd('first\\n\\n  second')", "Odd: first"),
+        ("import os; os.close(1); raise MemoryError('no more')", "MemoryError: no more"),
+        ("try: {}['a']\nexcept KeyError: raise MemoryError", "MemoryError"),
+        ("import os; os.write(2, b'Fatal Python error\\n'); os._exit(7)", "Fatal Python error"),
+        ("import os; os._exit(7)", "exit code 7"),
+        ("import os; os.kill(os.getpid(), 9)", "killed by SIGKILL, as for want of memory"),
+    ],
+)  # fmt: skip
+async def test_a_worker_that_ends_too_early_says_why(tmp_path: Path, code: str, words: str) -> None:
+    crew = crew_of(tmp_path)
+    # given a worker that ends by itself, then the run's end has its own words
+    said = await ended(crew, tmp_path, code)
+    assert said.startswith(f"every worker ended before it was told to: worker 0: {words}")
+    assert "\n" not in said
+    # and so has the event
+    events = (tmp_path / "the-run/events.jsonl").read_text()
+    assert words.split(":")[0] in events
+
+
+async def test_a_worker_that_is_out_of_files_ends_the_run_as_its_own_trouble(tmp_path: Path) -> None:
+    code = 'print(\'{"say": "trouble", "problem": "out of open files"}\', flush=True); import time; time.sleep(600)'
+    assert await ended(crew_of(tmp_path), tmp_path, code) == "worker 0: out of open files"

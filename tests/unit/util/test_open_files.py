@@ -103,3 +103,29 @@ def test_whoever_may_raise_the_hard_limit_gets_what_it_asked_for() -> None:
         (1000 - _SPARE, [1000, 1000]),
     )
     assert found["opened"] == found["allowed"][0]
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(24, "out of open files: a higher limit (ulimit -n) than "), (23, "this machine has no open")],
+)
+def test_a_process_that_ran_out_of_files_knows_it(number: int, said: str) -> None:
+    """Given any client's error that says so, in its own words, then it is the process's trouble from then on."""
+    code = f"""
+from tippingpoint.util import open_files
+from tippingpoint.util.network_errors import in_words
+print(repr(in_words(OSError(111, ""))), repr(open_files.exhausted()))
+in_words(OSError({number}, ""))
+print(open_files.exhausted())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        cwd=Path(__file__).parents[3],
+    )
+    first, second = done.stdout.splitlines()
+    assert first == "'Connection refused' ''"
+    assert second.startswith(said)

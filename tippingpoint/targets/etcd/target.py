@@ -17,7 +17,7 @@ from tippingpoint.targets.etcd.ledger import (
 )
 from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.targets.etcd.workspace import EtcdWorkspace
-from tippingpoint.targets.target import Target, Tell
+from tippingpoint.targets.target import Connections, Target, Tell
 from tippingpoint.workloads.load import Load, OnProgress
 from tippingpoint.workloads.schedule import Schedule
 
@@ -29,6 +29,13 @@ class Etcd(Target[EtcdTarget, EtcdEntry, EtcdWorkspace]):
     """Leases in a real cluster. The workers create everything, each within its own part of what the entry names."""
 
     workspace = EtcdWorkspace
+
+    def connections_of_worker(self, plan: Plan) -> Connections:
+        target = plan.target
+        assert isinstance(target, EtcdTarget)
+        # Those of v2 each have a socket for their events, and at least one for calls.
+        each = len(target.endpoints) * (2 if target.api == "v2" else 1)
+        return {"target.connections": (target.connections, each)}
 
     def new_entry(self, plan: Plan, run_id: str, directory: Path) -> EtcdEntry:
         assert isinstance(plan.target, EtcdTarget)
