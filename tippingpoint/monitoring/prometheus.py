@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import ipaddress
 import math
 import ssl
 from collections.abc import AsyncGenerator, Mapping
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from yarl import URL
 
 from tippingpoint.errors import OperationFailed, TargetError, UserError, one_line
+from tippingpoint.util.in_clear import LOGIN_ACCEPTED, is_in_clear
 from tippingpoint.util.network_errors import in_words
 from tippingpoint.util.rest import cause_of
 from tippingpoint.util.secret_files import read_text
@@ -93,8 +93,8 @@ class Prometheus:
         self._headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         login = _login(username, password_file, token_file)
         if login:
-            if self._url.scheme == "http" and not _is_loopback(self._url.host or ""):
-                raise UserError("prometheus", self.where, "an https URL, as there is a login")
+            if is_in_clear(self.where):
+                raise UserError("prometheus", self.where, LOGIN_ACCEPTED)
             self._headers["Authorization"] = login
         self._tls = _tls(ca) if self._url.scheme == "https" else True
         self._session: aiohttp.ClientSession | None = None
@@ -294,13 +294,6 @@ def _tls(ca: Path | None) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=ca)
     except (OSError, ValueError):  # includes ssl.SSLError
         raise UserError("ca", str(ca), "a file of certificates (PEM)") from None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _moment(seconds: float) -> str:

@@ -62,6 +62,8 @@ class Made:
         else:
             entry = self._target.new_entry(self._own.whole, self._record.run_id, self._record.inside)
         remember(self._record.inside, entry)
+        if danger := self._target.danger(self._own.whole.target):
+            self._record.note(danger)
         await self._interruption.unless_asked(self._target.reach(entry))
         if lasting is None and not entry.made_by_workers:
             self.entries.append(entry)

@@ -69,6 +69,10 @@ class Target(ABC, Generic[S, E, W]):
         connections for each of it."""
         return {}
 
+    def danger(self, section: S) -> str:
+        """Return what is dangerous about the way to this target, in a sentence for the report; empty if nothing is."""
+        return ""
+
     @abstractmethod
     def new_entry(self, plan: Plan, run_id: str, directory: Path) -> E:
         """Return the ledger entry for the things that a run of this plan will create. Nothing is created yet.

@@ -12,6 +12,7 @@ from tippingpoint.targets.etcd.ledger import WORKER_LEASE_IDS
 from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.util.backoff import backoff
 from tippingpoint.util.certificates import certificate_fault
+from tippingpoint.util.in_clear import LOGIN_ACCEPTED, is_in_clear
 from tippingpoint.util.network_errors import CLOSED, in_words
 from tippingpoint.util.secret_files import read_text, read_yaml
 
@@ -73,7 +74,11 @@ def access(target: EtcdTarget, alpn: str | None = None) -> EtcdAccess:
     """Read the files that a target names. UserError when one is unusable or its mode is too open."""
     endpoints = [_endpoint(url) for url in target.endpoints]
     context = tls(target, alpn) if any(endpoint.tls for endpoint in endpoints) else None
-    return EtcdAccess(target, endpoints, context, _credentials(target.credentials))
+    credentials = _credentials(target.credentials)
+    clear = [endpoint.url for endpoint in endpoints if is_in_clear(endpoint.url)]
+    if credentials is not None and clear:
+        raise UserError("target.endpoints", clear[0], LOGIN_ACCEPTED)
+    return EtcdAccess(target, endpoints, context, credentials)
 
 
 def pause(failures: int) -> float:

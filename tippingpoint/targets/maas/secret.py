@@ -11,11 +11,11 @@ import yaml
 from tippingpoint.errors import UserError
 from tippingpoint.targets.maas.plan import MaasTarget
 from tippingpoint.targets.secret import PLACE, Reached, Secret
+from tippingpoint.util.in_clear import caution, is_in_clear
 from tippingpoint.util.secret_keys import Keys
 
 _NAMES = {"url": "url", "api-key": "api_key", "cacert": "ca", "power": "power"}
 """Keys of a secret, and their names in a file of credentials. Juju accepts no key of two letters."""
-_INTERCEPTED = "the API key goes to MAAS without TLS and can be read on the way: private networks only"
 
 
 class MaasSecret(Secret[MaasTarget]):
@@ -39,7 +39,7 @@ class MaasSecret(Secret[MaasTarget]):
         except UserError as problem:
             key = next((key for key, name in _NAMES.items() if name == problem.field), "url")
             raise UserError(key, "", problem.accepted.partition(", in ")[0]) from None
-        danger = "" if found.url.startswith("https:") else _INTERCEPTED
+        danger = caution("the API key", "MAAS") if is_in_clear(found.url) else ""
         return Reached(
             {"credentials": f"{PLACE}/maas.yaml"}, {"maas.yaml": yaml.safe_dump(known)}, found.url, danger
         )

@@ -13,6 +13,7 @@ from tippingpoint.targets.maas.made import Composed, Registered, Virtme
 from tippingpoint.targets.maas.plan import MaasTarget
 from tippingpoint.targets.maas.workspace import MaasWorkspace
 from tippingpoint.targets.target import Target, Tell
+from tippingpoint.util.in_clear import caution, is_in_clear
 from tippingpoint.workloads.load import Load, OnProgress
 from tippingpoint.workloads.schedule import Schedule
 
@@ -23,6 +24,11 @@ class Maas(Target[MaasTarget, MaasEntry, MaasWorkspace]):
     workspace = MaasWorkspace
     can_probe = True
     settles_within = 60.0
+
+    def danger(self, section: MaasTarget) -> str:
+        from tippingpoint.targets.maas.access import access
+
+        return caution("the API key", "MAAS") if is_in_clear(access(section).url) else ""
 
     def new_entry(self, plan: Plan, run_id: str, directory: Path) -> MaasEntry:
         assert isinstance(plan.target, MaasTarget)

@@ -29,6 +29,7 @@ from tippingpoint.targets.openstack.errors import (
 )
 from tippingpoint.targets.openstack.tokens import Token, read_token, request_of, rescope_of, tokens_of
 from tippingpoint.targets.openstack.versions import Version, show_version
+from tippingpoint.util.in_clear import is_in_clear
 from tippingpoint.util.rest import TooLarge, broken, open_session, read_body
 from tippingpoint.util.retrying import retry
 from tippingpoint.workloads.spawn.target import PASSING, Trouble
@@ -78,6 +79,9 @@ class OpenstackClient:
             accepted = "a login that Keystone accepts" if shut_out else "a Keystone that answers"
             refused = shut_out or problem.kind == "trust"
             raise TargetError(name, str(problem), accepted, refused=refused) from None
+        if (compute := token.endpoints.get("compute")) is not None and self._would_expose(compute):
+            accepted = "https endpoints, as Keystone's is, or another target.interface"
+            raise TargetError(name, _exposed("compute", compute), accepted, refused=True)
         region = self._access.region
         if token.several or (region is not None and token.regions and region not in token.regions):
             raise UserError(
@@ -215,6 +219,10 @@ class OpenstackClient:
         except ValueError as problem:
             raise OpenstackError(f"{where}: {problem}", "other") from None
 
+    def _would_expose(self, url: str) -> bool:
+        """Whether a token would go to this address without TLS, which Keystone gave over TLS or on this machine."""
+        return is_in_clear(url) and not is_in_clear(self._access.auth_url)
+
     # -- HTTP ------------------------------------------------------------------------------------
 
     async def _ask(
@@ -224,6 +232,8 @@ class OpenstackClient:
         if base is None:
             where = f"{self._access.interface} endpoint of {service} in {self._access.region or 'any region'}"
             raise OpenstackMissing(f"the catalogue has no {where}", "setting")
+        if self._would_expose(base):
+            raise OpenstackError(_exposed(service, base), "setting")
         prefix = _PREFIXES.get(service, "")
         if prefix and not base.endswith(prefix):
             base += prefix
@@ -279,6 +289,11 @@ async def insist(
         raise OpenstackError(f"no answer within {within:.0f} s", "timeout") from None
     except Limited as limited:
         raise OpenstackError(str(limited), "busy") from None
+
+
+def _exposed(service: str, url: str) -> str:
+    where = urlsplit(url)
+    return f"the endpoint of {service} is {where.scheme}://{where.netloc}, where the token could be read on the way"
 
 
 def _heeded(renewal: asyncio.Task[Token]) -> None:

@@ -13,6 +13,7 @@ import yaml
 from tippingpoint.errors import UserError
 from tippingpoint.targets.openstack.plan import OpenstackTarget
 from tippingpoint.targets.secret import PLACE, Reached, Secret
+from tippingpoint.util.in_clear import caution, is_in_clear
 from tippingpoint.util.secret_keys import Keys
 
 _CLOUD = "tippingpoint"
@@ -54,7 +55,10 @@ class OpenstackSecret(Secret[OpenstackTarget]):
             files[_AUTHORITY] = content["cacert"]
             cloud["cacert"] = _AUTHORITY  # in the same directory
         files[_FILE] = yaml.safe_dump({"clouds": {_CLOUD: cloud}})
-        return Reached({"credentials": f"{PLACE}/{_FILE}", "cloud": _CLOUD}, files, content["auth-url"])
+        danger = caution("the login", "Keystone") if is_in_clear(content["auth-url"]) else ""
+        return Reached(
+            {"credentials": f"{PLACE}/{_FILE}", "cloud": _CLOUD}, files, content["auth-url"], danger
+        )
 
     def read(self, section: OpenstackTarget, files: Mapping[str, Path]) -> None:
         from tippingpoint.targets.openstack.access import from_clouds

@@ -12,6 +12,7 @@ from tippingpoint.targets.openstack.ledger import OpenstackEntry
 from tippingpoint.targets.openstack.plan import OpenstackTarget
 from tippingpoint.targets.openstack.workspace import OpenstackWorkspace
 from tippingpoint.targets.target import Target, Tell
+from tippingpoint.util.in_clear import caution, is_in_clear
 from tippingpoint.workloads.load import Load, OnProgress
 from tippingpoint.workloads.schedule import Schedule
 
@@ -23,6 +24,12 @@ class Openstack(Target[OpenstackTarget, OpenstackEntry, OpenstackWorkspace]):
     can_probe = True
     errors_name_address = False  # they name a cloud of a clouds.yaml
     settles_within = 60.0
+
+    def danger(self, section: OpenstackTarget) -> str:
+        from tippingpoint.targets.openstack.access import from_clouds
+
+        access = from_clouds(section)
+        return caution("the login", "Keystone") if is_in_clear(access.auth_url) else ""
 
     def new_entry(self, plan: Plan, run_id: str, directory: Path) -> OpenstackEntry:
         from tippingpoint.targets.openstack import provision

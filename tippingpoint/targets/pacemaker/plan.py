@@ -50,6 +50,10 @@ class HollowNodes(Section, frozen=True):
     )
 
 
+INTERCEPTED = "TLS is anonymous and can be intercepted: private networks only"
+"""The caution about TLS without certificates."""
+
+
 class PacemakerTarget(TargetSection, frozen=True):
     """A Pacemaker cluster, reached by its remote CIB. Secrets stay in the file of credentials."""
 

@@ -9,14 +9,13 @@ from typing import Any, ClassVar
 import yaml
 
 from tippingpoint.errors import UserError
-from tippingpoint.targets.pacemaker.plan import PacemakerTarget
+from tippingpoint.targets.pacemaker.plan import INTERCEPTED, PacemakerTarget
 from tippingpoint.targets.secret import PLACE, Reached, Secret
 from tippingpoint.util.secret_keys import Keys
 from tippingpoint.util.text import listed
 
 _TLS = {"cacert": "ca", "cert": "cert", "key": "key"}
 """Keys of a secret, and their names in a file of credentials. Juju accepts no key of two letters."""
-_INTERCEPTED = "TLS is anonymous and can be intercepted: private networks only"
 
 
 class PacemakerSecret(Secret[PacemakerTarget]):
@@ -54,7 +53,7 @@ class PacemakerSecret(Secret[PacemakerTarget]):
                 "cacert", "", "the nodes' CA (PEM), or tls=anonymous, which whoever is in between can read"
             )
         text = yaml.safe_dump(known)
-        danger = _INTERCEPTED if tls == "anonymous" else ""
+        danger = INTERCEPTED if tls == "anonymous" else ""
         return Reached(fields, {"pacemaker.yaml": text}, addresses[0], danger)
 
     def read(self, section: PacemakerTarget, files: Mapping[str, Path]) -> None:

@@ -12,7 +12,7 @@ from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.rundir.ownership import name_prefix
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.targets.pacemaker.ledger import PacemakerEntry
-from tippingpoint.targets.pacemaker.plan import PacemakerTarget
+from tippingpoint.targets.pacemaker.plan import INTERCEPTED, PacemakerTarget
 from tippingpoint.targets.pacemaker.workspace import PacemakerWorkspace
 from tippingpoint.targets.target import Target, Tell
 from tippingpoint.workloads.load import Load, OnProgress
@@ -34,6 +34,9 @@ class Pacemaker(Target[PacemakerTarget, PacemakerEntry, PacemakerWorkspace]):
     can_probe = True
     settles_within = 120.0
     """A worker that a test's end finds with stopped nodes starts them, so that `clean` finds a cluster."""
+
+    def danger(self, section: PacemakerTarget) -> str:
+        return INTERCEPTED if section.tls == "anonymous" else ""
 
     def new_entry(self, plan: Plan, run_id: str, directory: Path) -> PacemakerEntry:
         assert isinstance(plan.target, PacemakerTarget)

@@ -14,6 +14,7 @@ from lab.certificates import make_certificates
 from tippingpoint.errors import UserError
 from tippingpoint.targets.maas.access import access
 from tippingpoint.targets.maas.plan import MaasTarget
+from tippingpoint.targets.maas.target import TARGET
 
 KNOWN = {"url": "https://maas.example:5443/MAAS", "api_key": "consumer:token:hush"}
 
@@ -142,3 +143,17 @@ def test_an_unknown_field_is_named(tmp_path: Path) -> None:
 def test_a_plan_without_a_file_is_told_what_it_has() -> None:
     with pytest.raises(UserError, match=r"target.credentials: none: expected a YAML file with `url`"):
         access(MaasTarget(kind="maas"))
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://10.0.0.1:5240/MAAS", "the API key goes to MAAS without TLS and can be read on the way: private"),
+        ("http://localhost:5240/MAAS", ""),
+        ("https://10.0.0.1:5443/MAAS", ""),
+    ],
+)  # fmt: skip
+def test_a_key_that_can_be_read_on_the_way_is_said(tmp_path: Path, url: str, said: str) -> None:
+    danger = TARGET.danger(target(tmp_path, url=url))
+    assert danger.startswith(said)
+    assert bool(danger) == bool(said)

@@ -226,7 +226,7 @@ async def test_a_service_that_the_catalogue_does_not_have_is_told(stub: Openstac
 
 
 async def test_a_catalogue_s_address_that_is_none_is_told(stub: OpenstackStub) -> None:
-    stub.address = "http://compute:port/v2.1"
+    stub.address = "https://compute:port/v2.1"
     with pytest.raises(OpenstackError, match="invalid address") as refused:
         await stub.client.get("compute", "/servers")
     assert refused.value.kind == "setting"
