@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.fields import in_units
 from tippingpoint.plan.kinds import TargetSection
-from tippingpoint.plan.url import PATTERN, PprofUrls, checked_url
+from tippingpoint.plan.url import PATTERN, PprofUrls, checked_url, listed_urls
 
 
 def _endpoint(url: str) -> str:
@@ -31,7 +31,7 @@ class EtcdTarget(TargetSection, frozen=True):
     plans: ClassVar = {"claim": ClaimPlan}
     filled_in: ClassVar = ("credentials", "ca", "cert", "key")
 
-    endpoints: list[Endpoint] = Field(
+    endpoints: Annotated[list[Endpoint], BeforeValidator(listed_urls)] = Field(
         default=["http://127.0.0.1:2379"],
         min_length=1,
         description="Client URLs. Connections are spread over them.",

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tippingpoint.errors import UserError
+from tippingpoint.plan.read import parse_plan
 from tippingpoint.targets.etcd.access import access
 from tippingpoint.targets.etcd.plan import EtcdTarget
 
@@ -30,3 +31,28 @@ def test_a_password_is_not_sent_without_tls(tmp_path: Path, endpoint: str) -> No
 def test_over_tls_and_on_this_machine_it_is(tmp_path: Path, endpoint: str) -> None:
     assert access(target(tmp_path, endpoint)).credentials is not None
     assert access(EtcdTarget(endpoints=["http://10.0.0.1:2379"])).credentials is None
+
+
+@pytest.mark.parametrize(
+    ("written", "endpoints"),
+    [
+        ("[http://[::1]:2379]", ["http://[::1]:2379"]),
+        ("http://[::1]:2379", ["http://[::1]:2379"]),
+        ("[http://[::1]:2379, 'http://b:2379']", ["http://[::1]:2379", "http://b:2379"]),
+        ("['http://[::1]:2379']", ["http://[::1]:2379"]),
+        ("http://a:2379,http://b:2379", ["http://a:2379", "http://b:2379"]),
+        ("[http://a:2379,http://b:2379]", ["http://a:2379", "http://b:2379"]),
+        ("http://[fe80::1%eth0]:2379, http://b:2379,", ["http://[fe80::1%eth0]:2379", "http://b:2379"]),
+    ],
+)
+def test_endpoints_are_taken_as_people_and_etcdctl_write_them(written: str, endpoints: list[str]) -> None:
+    for field in ("endpoints", "pprof"):
+        plan = parse_plan("{name: p, stages: [{leases: 1}]}", [f"target.{field}={written}"])
+        assert isinstance(plan.target, EtcdTarget)
+        assert getattr(plan.target, field) == endpoints
+
+
+@pytest.mark.parametrize("written", ["[]", "''", ",", "[http://[::1]:2379", "a:2379", "{a: b}", "7"])
+def test_what_is_no_list_of_endpoints_is_refused_in_one_line(written: str) -> None:
+    with pytest.raises(UserError, match=r"^target\.endpoints"):
+        parse_plan("{name: p, stages: [{leases: 1}]}", [f"target.endpoints={written}"])
