@@ -98,7 +98,7 @@ class _Removal:
                     CAN_CREATE,
                 )
         await asyncio.sleep(_PAUSE)
-        return [] if any(status.resources[id].active for id in ids) else ids
+        return [] if any(status.resources[id].active or status.resources[id].begun for id in ids) else ids
 
     async def _look(self) -> ClusterStatus:
         return read_status((await self._insist("cib_query", None, None, LOCAL)).body)

@@ -128,6 +128,10 @@ def test_maintenance_of_the_cluster_is_that_of_each_node() -> None:
     assert all(node.maintenance for node in read_status(cib).nodes.values())
 
 
+WITHOUT_FENCING = (
+    b'<crm_config><cluster_property_set id="o"><nvpair id="f" name="stonith-enabled" value="false"/>'
+    b"</cluster_property_set></crm_config>"
+)
 REMOTE = (
     b'<cib epoch="1" num_updates="2" admin_epoch="0" dc-uuid="1" have-quorum="1"><configuration><crm_config/>'
     b'<nodes><node id="1" uname="node1"/></nodes><resources>'
@@ -149,8 +153,14 @@ def test_a_remote_node_is_online_while_what_connects_it_is_active() -> None:
     assert (online.nodes["far"].remote, online.nodes["far"].online) == (True, True)
     assert online.resources["d0"].active == ("far",)
     offline = read_status(REMOTE.replace(b'operation="start"', b'operation="stop"', 1))
-    assert not offline.nodes["far"].online
-    assert offline.resources["d0"].active == ()
+    # What ran there may still run, so the node is to be fenced: crm_simulate shows "Started far (UNCLEAN)".
+    assert (offline.nodes["far"].online, offline.nodes["far"].unclean) == (False, True)
+    assert offline.resources["d0"].active == ("far",)
+    # Without fencing its history says nothing.
+    nobody = REMOTE.replace(b"<crm_config/>", WITHOUT_FENCING).replace(
+        b'operation="start"', b'operation="stop"', 1
+    )
+    assert read_status(nobody).resources["d0"].active == ()
 
 
 def test_the_answer_to_a_query_is_read_like_a_file() -> None:
@@ -178,8 +188,16 @@ def test_a_probe_that_finds_no_agent_is_a_failure() -> None:
 
 def test_a_resource_that_migrates_is_where_it_goes() -> None:
     # Given a connection that has left node1 for node2, which has not said so yet
-    leaving = REMOTE.replace(b'operation="start"', b'operation="migrate_to" migrate_target="node2"', 1)
-    other = b'<node_state id="2" uname="node2" in_ccm="true" crmd="online" join="member" expected="member"/></status>'
-    status = read_status(leaving.replace(b"</status>", other))
-    assert status.resources["far"].active == ("node2",)
+    moves = b'operation="migrate_to" migrate_source="node1" migrate_target="node2"'
+    leaving = REMOTE.replace(b'operation="start"', moves, 1)
+    other = (
+        b'<node_state id="2" uname="node2" in_ccm="true" crmd="online" join="member" expected="member"><lrm id="2">'
+        b'<lrm_resources><lrm_resource id="far" type="remote" class="ocf" provider="pacemaker"><lrm_rsc_op id="p" '
+        b'operation="monitor" call-id="1" rc-code="7" op-status="0" interval="0" on_node="node2"/></lrm_resource>'
+        b"</lrm_resources></lrm></node_state></status>"
+    )
+    node = b'<node id="2" uname="node2"/></nodes>'
+    status = read_status(leaving.replace(b"</nodes>", node).replace(b"</status>", other))
+    # It may be on both until node1 has stopped it; where it goes comes first.
+    assert status.resources["far"].active == ("node2", "node1")
     assert status.nodes["far"].online
