@@ -11,7 +11,7 @@ from tippingpoint.monitoring.scrape.jobs import GENERATORS_JOB, is_label
 MOST_TEXT = 4000
 """The most characters of a list of matchers."""
 _ACCEPTED = "LABEL=VALUE, or with != =~ !~, separated by commas; a VALUE with a comma in double quotes"
-_MATCHER = re.compile(r'\s*([^\s=!~,"]+)\s*(=~|!~|!=|=)\s*(?:"((?:[^"\\]|\\.)*)"|([^,"\n]*?))\s*(,|\Z)')
+_MATCHER = re.compile(r'\s*+([^\s=!~,"]++)\s*+(=~|!~|!=|=)\s*+(?:"((?:[^"\\]|\\.)*+)"|([^,"\n]*+))\s*+(,|\Z)')
 _CHARMS = "load-claimer|container-spawner|metrics-collector"
 
 
@@ -31,7 +31,7 @@ def read_matchers(field: str, text: str) -> str:
         if read is None:
             raise UserError(field, text, _ACCEPTED)
         label, operator, quoted, plain = read.group(1, 2, 3, 4)
-        value = plain if quoted is None else re.sub(r'\\(["\\])', r"\1", quoted)
+        value = plain.rstrip() if quoted is None else re.sub(r'\\(["\\])', r"\1", quoted)
         if not is_label(label):
             raise UserError(field, label, f"the name of a label; {_ACCEPTED}")
         if operator.endswith("~"):

@@ -32,9 +32,7 @@ def parse_go_duration(text: str) -> float | None:
 def _sum(text: str, parts: re.Pattern[str]) -> float | None:
     """Return the seconds in a text made only of such parts (a number and a unit each); None for other text."""
     total, end = 0.0, 0
-    for part in parts.finditer(text):
-        if part.start() != end:
-            return None
+    while (part := parts.match(text, end)) is not None:
         total += float(part[1]) * _SECONDS[part[2]]
         end = part.end()
     return total if text and end == len(text) else None

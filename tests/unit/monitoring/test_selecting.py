@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.endless import ends
 from tippingpoint.errors import UserError
-from tippingpoint.monitoring.selecting import all_but_generators, applications, read_matchers
+from tippingpoint.monitoring.selecting import MOST_TEXT, all_but_generators, applications, read_matchers
 
 
 @pytest.mark.parametrize(
@@ -76,3 +78,12 @@ def test_whatever_is_written_is_matchers_or_refused_in_a_line(text: str) -> None
     else:
         # all of them are pairs of a label and a quoted value
         assert re.sub(r'[a-zA-Z0-9_]+(=~|!~|!=|=)"(?:[^"\\\n]|\\.)*"(,|$)', "", matchers) == ""
+
+
+@pytest.mark.parametrize("pump", [" ", "a", "=", "\\", '"', "\n", "a=b,", "a= "])
+def test_a_text_of_the_most_characters_is_read_or_refused(pump: str) -> None:
+    with ends():
+        for begin in ("a=", 'a="', "a", ""):
+            for end in ("", '"', "\n!"):
+                with suppress(UserError):
+                    read_matchers("where", (begin + pump * MOST_TEXT)[: MOST_TEXT - 2] + end)

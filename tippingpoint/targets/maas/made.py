@@ -18,7 +18,7 @@ TEMPLATES = ("name", "mac", "number")
 _BRACED = re.compile(r"\{([A-Za-z_]\w*)\}")
 _SECRET = re.compile(r"pass|token|secret|key|cert|^k_g$")
 """The parameters of MAAS's power drivers that are secrets: power_pass, password, power_token, certificate, key, k_g."""
-_WITH_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]*@")
+_WITH_PASSWORD = re.compile(r"://[^/@:\s]*:[^/@\s]*@")
 _SECURED = re.compile(r"qemu([+](ssh|libssh2?|tls|unix))?://")
 """The ways to a libvirt on which nobody else listens. Without a word of it a URI with a host means TLS."""
 _FILE = "`power` of the credentials file"

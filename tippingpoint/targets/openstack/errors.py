@@ -10,7 +10,7 @@ from tippingpoint.errors import Limited, one_line
 from tippingpoint.workloads.spawn.target import Exists, Gone, SpawnFailed, Trouble
 
 _IDENTITY = re.compile(r"\b[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}\b")
-_REQUEST = re.compile(r"\(?HTTP \d+\)? ?\(Request-ID: [^)]*\)|\(?Request-ID: [^)\s]*\)?|\breq-ID\b")
+_REQUEST = re.compile(r"\(?HTTP \d+\)? ?\(Request-ID: [^)]{0,200}\)|\(?Request-ID: [^)\s]*\)?|\breq-ID\b")
 
 # The first match counts, ignoring case. The texts are those of nova, neutron, keystone or glance (Zed), or of their
 # libraries and database: oslo.messaging, oslo.db, MariaDB.

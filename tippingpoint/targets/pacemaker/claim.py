@@ -29,6 +29,7 @@ from tippingpoint.targets.pacemaker.members import Members
 from tippingpoint.targets.pacemaker.nodes import Link, Nodes
 from tippingpoint.targets.pacemaker.plan import PacemakerTarget
 from tippingpoint.targets.pacemaker.stores import STORES, TICKET, TICKETS
+from tippingpoint.targets.pacemaker.tags import number
 from tippingpoint.targets.pacemaker.wire import (
     CAN_CREATE,
     LOCAL,
@@ -275,7 +276,7 @@ class CibLeases:
             except OperationFailed:
                 return  # the node is gone: it is not waited for
             held = self._store.read(answer.body)
-            if held is not None and int(held.rpartition(":")[2] or stamp) >= stamp:
+            if held is not None and number(held.rpartition(":")[2], stamp) >= stamp:
                 return
             if self._loop.time() > doubt:
                 if await self._members.is_apart(link):
@@ -305,9 +306,9 @@ class CibLeases:
         if b'value=""' not in answer.body:
             return
         for name in self._store.freed.findall(answer.body):
-            number = name.decode(errors="replace").removeprefix(self._prefix)
-            if number.isdecimal():
-                self._released(int(number))
+            lease = number(name.decode(errors="replace").removeprefix(self._prefix), -1)
+            if lease >= 0:
+                self._released(lease)
 
     def _released(self, lease: int) -> None:
         for released in self._waiting.pop(lease, {}).values():

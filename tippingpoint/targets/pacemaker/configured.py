@@ -11,12 +11,16 @@ from dataclasses import dataclass
 from enum import IntEnum
 from xml.etree.ElementTree import Element
 
+from tippingpoint.targets.pacemaker.tags import number
+
 REMOTE_AGENT = "ocf:pacemaker:remote"
 """The agent of a resource that connects a remote node."""
 _CONTAINERS = ("docker", "podman", "rkt")
 _MOST_REPLICAS = 1000
 """Replicas of a bundle that are looked for. Each is a container and a node."""
-_INTERVAL = re.compile(r"\s*(\d{1,12})\s*([a-z]*)\s*", re.IGNORECASE)
+_DEEPEST = 2
+"""Elements around a primitive: a clone, and a group in it."""
+_INTERVAL = re.compile(r"(\d{1,12})\s*([a-z]*)", re.IGNORECASE)
 _DURATION = re.compile(r"P(?:(\d{1,9})D)?T?(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9})S)?", re.IGNORECASE)
 _UNITS = {
     "": 1000,
@@ -198,8 +202,9 @@ class Configuration:
         elif element.tag in ("group", "clone", "master", "bundle"):
             if element.tag == "bundle":
                 self._add_bundle(element)
-            for each in element:
-                self._add(each, [*above, element])
+            if len(above) < _DEEPEST:
+                for each in element:
+                    self._add(each, [*above, element])
 
     def _add_primitive(self, element: Element, above: list[Element]) -> None:
         id = element.get("id", "")
@@ -259,14 +264,14 @@ class Configuration:
         said = self._meta(element, "is-managed") or self._first(self._defaults, "is-managed")
         managed = (said is None or is_true(said)) and not is_true(self._meta(element, "maintenance"))
         managed = managed and not self.maintenance
-        for number in range(replicas):
-            container = f"{id}-{kind.tag}-{number}"
+        for place in range(replicas):
+            container = f"{id}-{kind.tag}-{place}"
             self.primitives[container] = Primitive(
                 container, f"ocf:heartbeat:{kind.tag}", parent=id, bundled=True, managed=managed
             )
             if connected:
-                self.primitives[f"{id}-{number}"] = Primitive(
-                    f"{id}-{number}",
+                self.primitives[f"{id}-{place}"] = Primitive(
+                    f"{id}-{place}",
                     REMOTE_AGENT,
                     parent=id,
                     bundled=True,
@@ -365,8 +370,7 @@ def agent_of(element: Element) -> str:
 
 def milliseconds(said: str | None) -> int:
     """An interval as Pacemaker writes one: seconds without a unit, with a unit, or as ISO 8601; 0 for anything else."""
-    if not said:
-        return 0
+    said = (said or "").strip()
     if (plain := _INTERVAL.fullmatch(said)) is not None:
         return int(plain[1]) * _UNITS.get(plain[2].lower(), 0)
     if (iso := _DURATION.fullmatch(said)) is not None:
@@ -378,14 +382,6 @@ def milliseconds(said: str | None) -> int:
 def is_true(said: str | None) -> bool:
     """Whether Pacemaker reads a text as true."""
     return said is not None and said.lower() in _YES
-
-
-def number(text: str | None, otherwise: int = 0) -> int:
-    """A whole number, or another for anything else."""
-    try:
-        return int(text) if text is not None and len(text) < 20 else otherwise
-    except ValueError:
-        return otherwise
 
 
 def _whole(text: str | None) -> int:

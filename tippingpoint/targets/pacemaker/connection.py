@@ -13,6 +13,8 @@ from typing import cast
 
 from tippingpoint.errors import OperationFailed
 from tippingpoint.targets.pacemaker.wire import (
+    LONGEST,
+    LONGEST_LOGIN,
     Answer,
     FrameReader,
     WireError,
@@ -66,7 +68,7 @@ class Connection(asyncio.Protocol):
         self.on_notification: Callable[[Answer], None] | None = None
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
-        self._reader = FrameReader()
+        self._reader = FrameReader(LONGEST_LOGIN)
         self._numbers = itertools.count(1)
         self._waiting: dict[str, Future[Answer]] = {}
         self._registered: Future[str] = self._loop.create_future()
@@ -185,6 +187,7 @@ class Connection(asyncio.Protocol):
             else:
                 future.set_result(answer)
         elif attributes.get("cib_op") == "register" and not self._registered.done():
+            self._reader.longest = LONGEST
             self._registered.set_result(attributes.get("cib_clientid", ""))
 
     def _down(self, reason: str) -> None:

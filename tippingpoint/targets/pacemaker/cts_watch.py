@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from tippingpoint.targets.pacemaker.connection import Connection, in_plain_words
 from tippingpoint.targets.pacemaker.cts_view import Done, Side
 from tippingpoint.targets.pacemaker.nodes import Nodes
 from tippingpoint.targets.pacemaker.status import Version, parse_cib, status_of
+from tippingpoint.targets.pacemaker.tags import attributes, first_tag, number
 from tippingpoint.targets.pacemaker.wire import LOCAL, NO_MATCH, SHALLOW, SYNC, Answer
 from tippingpoint.util.patience import answers_within
 from tippingpoint.workloads.load import TargetFacts
@@ -28,8 +28,6 @@ AGAIN = 0.3
 """Seconds before the next login at a node that is not reached: also the error of any time until a node answers."""
 _LOGIN_WITHIN = 5.0
 _ANSWER_WITHIN = 10.0
-_HEAD = re.compile(rb"<cib [^>]*>")
-_ATTRIBUTE = re.compile(rb'([\w-]+)="([^"]*)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +194,11 @@ def _done(cib: Element, ours: str) -> dict[str, frozenset[Done]]:
 
 async def _head(connection: Connection) -> _Head | None:
     answer = await _ask(connection, LOCAL | SHALLOW)
-    found = _HEAD.search(answer.body) if answer is not None else None
-    if found is None:
+    tag = first_tag(answer.body, b"cib") if answer is not None else None
+    if tag is None:
         return None
-    said = {name.decode(): value.decode(errors="replace") for name, value in _ATTRIBUTE.findall(found[0])}
-    numbers = (said.get(part, "0") for part in Version._fields)
-    version = Version(*(int(number) if number.isdecimal() else 0 for number in numbers))
+    said = attributes(tag)
+    version = Version(*(number(said.get(part)) for part in Version._fields))
     return _Head(version, said.get("dc-uuid", ""), said.get("have-quorum") in ("1", "true"))
 
 

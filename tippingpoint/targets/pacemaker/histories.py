@@ -24,8 +24,8 @@ from tippingpoint.targets.pacemaker.configured import (
     OnFail,
     Primitive,
     is_true,
-    number,
 )
+from tippingpoint.targets.pacemaker.tags import number
 
 _MOVED = ("start", "stop", "migrate_to", "migrate_from")
 _COUNT = ("monitor", "promote", "demote", "asyncmon", *_MOVED)

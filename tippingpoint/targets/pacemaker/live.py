@@ -16,14 +16,16 @@ from typing import Any, Generic, TypeVar
 
 from tippingpoint.targets.pacemaker.plan import REMOTE
 from tippingpoint.targets.pacemaker.status import INFINITY, ClusterStatus, Operation, Version
+from tippingpoint.targets.pacemaker.tags import attributes, first_tag, number, start_tags
 from tippingpoint.workloads.spawn.target import SpawnFailed, Trouble
 
 T = TypeVar("T")
 
-_ATTRIBUTE = re.compile(rb' (operation|on_node|rc-code|op-status|interval)="([^"]*)"')
-_TARGET = re.compile(rb"<target ([^>]*)/>")
-_VERSION = re.compile(rb'(admin_epoch|epoch|num_updates)="(\d+)"')
-_QUOTE = rb"(?:'|&apos;)"
+_DELETED = re.compile(
+    r"/cib/status/node_state\[@id='([^']+)'\]"
+    r"(?:/lrm(?:\[[^\]]*\])?(?:/lrm_resources(?:/lrm_resource\[@id='([^']+)'\])?)?)?"
+)
+"""The path of a deleted history: the node's id, and the resource if it is that of one only."""
 _TROUBLES: dict[int, tuple[str, Trouble]] = {
     1: ("error", "other"),
     2: ("wrong parameter", "setting"),
@@ -58,20 +60,7 @@ class Live:
         self._history: dict[str, set[str]] = defaultdict(set)
         self._names: dict[str, str] = {}
         self._waits: dict[str, list[_Wait[Any]]] = defaultdict(list)
-        own = re.escape(self._prefix).encode()
-        self._operation = re.compile(
-            rb'<lrm_rsc_op [^>]*?operation_key="(' + own + rb'[^"]*?)_[a-z_]+_\d+"[^>]*>'
-        )
-        state = rb'path="/cib/status/node_state\[@id=' + _QUOTE + rb"(.+?)" + _QUOTE + rb"\]"
-        self._deleted = re.compile(
-            rb'<change operation="delete" '
-            + state
-            + rb"(?:/lrm(?:\[[^\]]*\])?(?:/lrm_resources(?:/lrm_resource\[@id="
-            + _QUOTE
-            + rb"(.+?)"
-            + _QUOTE
-            + rb'\])?)?)?"'
-        )
+        self._own = b'operation_key="' + self._prefix.encode()
 
     def see(self, status: ClusterStatus) -> None:
         """Take a whole list."""
@@ -91,21 +80,27 @@ class Live:
 
     def hear(self, body: bytes) -> None:
         """Take a notification."""
-        if (target := _TARGET.search(body)) is not None:
-            found = {name: int(number) for name, number in _VERSION.findall(target[1])}
-            if len(found) == len(Version._fields):
-                self.version = max(self.version, Version(*(found[name.encode()] for name in Version._fields)))
+        if (target := first_tag(body, b"target")) is not None:
+            found = attributes(target)
+            if found.keys() >= set(Version._fields):
+                self.version = max(self.version, Version(*(number(found[part]) for part in Version._fields)))
         touched: set[str] = set()
-        for told in self._operation.finditer(body):
-            id = told[1].decode(errors="replace")
-            said = {
-                name.decode(): value.decode(errors="replace") for name, value in _ATTRIBUTE.findall(told[0])
-            }
-            self._take(id, said)
-            touched.add(id)
-        for node, resource in self._deleted.findall(body):
-            name = self._names.get(node.decode(errors="replace"), node.decode(errors="replace"))
-            forgotten = [resource.decode(errors="replace")] if resource else list(self._history)
+        for tag in start_tags(body, b"lrm_rsc_op"):
+            if self._own in tag:
+                said = attributes(tag)
+                # RESOURCE_OPERATION_INTERVAL, where operations such as migrate_to have a "_" too.
+                key = said.get("operation_key", "").rpartition("_")[0]
+                id = key.removesuffix(f"_{said.get('operation', '')}")
+                if id.startswith(self._prefix):
+                    self._take(id, said)
+                    touched.add(id)
+        for tag in start_tags(body, b"change"):
+            said = attributes(tag)
+            path = said.get("path", "").replace("&apos;", "'")
+            if said.get("operation") != "delete" or (deleted := _DELETED.fullmatch(path)) is None:
+                continue
+            name = self._names.get(deleted[1], deleted[1])
+            forgotten = [deleted[2]] if deleted[2] else list(self._history)
             for id in forgotten:
                 self._history[id].discard(name)
                 if self.at.get(id) == name:

@@ -11,13 +11,13 @@ still a member goes, and comes back, and if it was the DC's the DC changes.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import Counter
 from dataclasses import dataclass
 
 from tippingpoint.errors import OperationFailed
 from tippingpoint.targets.pacemaker.nodes import Link
 from tippingpoint.targets.pacemaker.status import Version
+from tippingpoint.targets.pacemaker.tags import attributes, first_tag, number, start_tags
 from tippingpoint.targets.pacemaker.wire import LOCAL, SHALLOW, SYNC, XPATH, WireError
 from tippingpoint.util.patience import answers_within
 from tippingpoint.workloads.claim.target import Happened
@@ -29,9 +29,6 @@ CLIENT = "tippingpoint"
 SILENT_LOOKS = 6
 """Looks in a row without an answer after which a node is given up: about 15 s. A daemon under load answers some."""
 _ANSWER_WITHIN = 2.0
-_HEAD = re.compile(rb"<cib [^>]*>")
-_STATE = re.compile(rb"<node_state [^>]*>")
-_ATTRIBUTE = re.compile(rb'([\w:.-]+)="([^"]*)"')
 
 
 @dataclass(frozen=True)
@@ -183,18 +180,14 @@ async def _head(reader: Link) -> Head | None:
             answer = await reader.call("cib_query", None, None, SYNC | LOCAL | SHALLOW)
     except (TimeoutError, OperationFailed, WireError):
         return None
-    found = _HEAD.search(answer.body)
-    if found is None:
+    tag = first_tag(answer.body, b"cib")
+    if tag is None:
         return None
-    known = _attributes(found[0])
-
-    def number(name: str) -> int:
-        return int(known[name]) if known.get(name, "").isdecimal() else 0
-
+    known = attributes(tag)
     return Head(
         quorate=known.get("have-quorum") == "1",
         dc=known.get("dc-uuid", ""),
-        version=Version(number("admin_epoch"), number("epoch"), number("num_updates")),
+        version=Version(*(number(known.get(part)) for part in Version._fields)),
         client=known.get("update-client", ""),
     )
 
@@ -213,8 +206,8 @@ async def _ask_states(reader: Link) -> list[tuple[str, State]]:
             "cib_query", "/cib/status/node_state", None, SYNC | LOCAL | XPATH | SHALLOW
         )
     found: list[tuple[str, State]] = []
-    for element in _STATE.findall(answer.body):
-        known = _attributes(element)
+    for element in start_tags(answer.body, b"node_state"):
+        known = attributes(element)
         if known.get("remote_node") == "true":
             continue
         joined = known.get("join") == "member" and _is_on(known.get("crmd", ""), "online")
@@ -229,11 +222,4 @@ def _has_joined(states: list[tuple[str, State]]) -> bool:
 
 def _is_on(value: str, word: str) -> bool:
     """Whether a node has this: older releases write a word, newer ones since when (0 without it)."""
-    return value == word or (value.isdecimal() and int(value) > 0)
-
-
-def _attributes(element: bytes) -> dict[str, str]:
-    return {
-        name.decode("ascii", "replace"): value.decode(errors="replace")
-        for name, value in _ATTRIBUTE.findall(element)
-    }
+    return value == word or (value.isdecimal() and bool(value.strip("0")))

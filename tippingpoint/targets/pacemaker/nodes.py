@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from tippingpoint.errors import OperationFailed, TargetError
 from tippingpoint.targets.pacemaker.access import LOGIN_WITHIN, PacemakerAccess, refusal
 from tippingpoint.targets.pacemaker.connection import Connection
+from tippingpoint.targets.pacemaker.tags import attributes, start_tags
 from tippingpoint.targets.pacemaker.wire import LOCAL, SHALLOW, SYNC, Answer
 from tippingpoint.util.backoff import backoff
 from tippingpoint.util.network_errors import in_words
@@ -23,8 +24,6 @@ AFTER_REFUSAL = 60.0
 ANSWER_WITHIN = 10.0
 """Seconds that a node has for a question of `open`."""
 _VERSION = re.compile(rb'name="dc-version" value="([^"]*)"')
-_UNAME = re.compile(rb'<node [^>]*uname="([^"]*)"')
-_HEAD = re.compile(rb"<cib [^>]*>")
 
 
 class _Door:
@@ -250,5 +249,7 @@ class Nodes:
             ) from None
         version = _VERSION.search(whole.body)
         release = version[1].decode(errors="replace").split("-")[0] if version else "of unknown version"
-        members = sorted({name.decode(errors="replace") for name in _UNAME.findall(whole.body)})
+        members = sorted(
+            {name for tag in start_tags(whole.body, b"node") if (name := attributes(tag).get("uname"))}
+        )
         return TargetFacts("pacemaker", release, members)

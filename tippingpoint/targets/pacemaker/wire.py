@@ -8,15 +8,22 @@ size (0 where it is not compressed, else bz2), size of the XML with its NUL.
 from __future__ import annotations
 
 import bz2
-import re
 import struct
 from dataclasses import dataclass
 from xml.sax.saxutils import quoteattr
 
+from tippingpoint.targets.pacemaker.tags import attributes
+
 HEADER = struct.Struct("<IIQQIIII")
 ENDIAN = 0xBADADBBD
-LONGEST = 64 * 1024 * 1024
-"""Bytes of the largest answer that is read. A CIB with 1000 resources on 16 nodes has some megabytes."""
+LONGEST = 32 << 20
+"""Bytes of the largest answer that is read. A CIB with 1000 resources on 16 nodes has 12 MB."""
+LONGEST_LOGIN = 64 << 10
+"""Bytes of the largest answer to a login, which has some hundred."""
+_LONGEST_TAG = 64 << 10
+"""Bytes of the outermost element's start tag. It has the call's number and code, and at most a name or two."""
+_SPARE, _MOST_TIMES = 64 << 10, 250
+"""A compressed answer may have so many bytes, and so many times more than were sent. XML is packed 40 to 1."""
 
 XPATH, MULTIPLE, CAN_CREATE, SHALLOW, LOCAL, SYNC = 2, 4, 8, 0x20, 0x100, 0x1000
 """Call options (include/crm/cib/cib_types.h): the section is an XPath; all that it matches; make what is missing;
@@ -24,8 +31,6 @@ without children; this node only; wait."""
 NO_MATCH = -6
 """The return code where an XPath matches nothing (ENXIO)."""
 EXISTS = -17
-
-_ATTRIBUTE = re.compile(rb'([\w:.-]+)="([^"]*)"')
 
 
 class WireError(Exception):
@@ -42,10 +47,11 @@ class Answer:
     @property
     def code(self) -> int:
         """Pacemaker's return code: 0 is success, a negative number an error of errno or of crm/common/results.h."""
+        said = self.attributes.get("cib_rc", "")
         try:
-            return int(self.attributes.get("cib_rc", ""))
+            return int(said)
         except ValueError:
-            raise WireError(f"cib_rc: {self.attributes.get('cib_rc')!r}: expected a number") from None
+            raise WireError(f"cib_rc: {said[:40]!r}: expected a number") from None
 
 
 def frame(xml: str) -> tuple[bytes, bytes]:
@@ -61,19 +67,18 @@ def frame(xml: str) -> tuple[bytes, bytes]:
 
 def parse(body: bytes) -> Answer:
     """Read the outermost element's attributes. The rest is parsed by those who need it, as that is the costly part."""
-    end = body.find(b">")
+    end = body.find(b">", 0, _LONGEST_TAG)
     if end < 0:
         raise WireError("an answer without an XML element")
-    found = _ATTRIBUTE.findall(body, 0, end)
-    return Answer(
-        {name.decode("ascii", "replace"): value.decode(errors="replace") for name, value in found}, body
-    )
+    return Answer(attributes(body[: end + 1]), body)
 
 
 class FrameReader:
     """Puts frames together from pieces, as they come from the network."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest: int = LONGEST) -> None:
+        self.longest = longest
+        """Bytes of the largest frame that is taken from now on."""
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Answer]:
@@ -86,27 +91,28 @@ class FrameReader:
             endian, _version, _id, _flags, size, offset, compressed, _plain = HEADER.unpack_from(buffer, at)
             if endian != ENDIAN:
                 raise WireError(f"endian mark {endian:#x}: expected {ENDIAN:#x}")
-            if not HEADER.size <= offset <= size <= LONGEST:
+            if not HEADER.size <= offset <= size <= self.longest:
                 raise WireError(
-                    f"frame of {size} bytes, payload at {offset}: expected at most {LONGEST} bytes"
+                    f"frame of {size} bytes, payload at {offset}: expected at most {self.longest} bytes"
                 )
             if len(buffer) - at < size:
                 break
             body = bytes(buffer[at + offset : at + size])
-            found.append(parse(_decompressed(body) if compressed else body))
+            found.append(parse(_decompressed(body, self.longest) if compressed else body))
             at += size
         del buffer[:at]
         return found
 
 
-def _decompressed(body: bytes) -> bytes:
+def _decompressed(body: bytes, longest: int) -> bytes:
     decompressor = bz2.BZ2Decompressor()
+    limit = min(longest, _SPARE + _MOST_TIMES * len(body))
     try:
-        plain = decompressor.decompress(body, LONGEST)
+        plain = decompressor.decompress(body, limit)
     except OSError:
         raise WireError("a compressed answer that is no bz2") from None
     if not decompressor.eof:
-        raise WireError(f"a compressed answer of more than {LONGEST} bytes, or a part of one")
+        raise WireError(f"a compressed answer of more than {limit} bytes, or a part of one")
     return plain
 
 

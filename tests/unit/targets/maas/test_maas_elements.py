@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.endless import ends
 from tippingpoint.targets.maas import elements
 from tippingpoint.targets.maas.elements import Elements
 
@@ -58,6 +60,15 @@ def test_its_objects_are_those_of_the_list(
 def test_what_is_no_list_of_objects_is_refused(text: str, size: int) -> None:
     with pytest.raises(ValueError, match=r"list|Expecting"):
         cut(text.encode(), size)
+
+
+@pytest.mark.parametrize("size", [1, 200])
+@pytest.mark.parametrize("pump", ["x", '\\"', "{", " ", "[", '"a",', '"', ",", "}"])
+def test_a_list_in_small_pieces_is_read_to_its_end(pump: str, size: int) -> None:
+    # given a mebibyte, whose every piece would have the whole looked at again
+    with ends(), contextlib.suppress(ValueError):
+        for begin in ('[{"a": "', '[{"a": ', "["):
+            cut((begin + pump * ((1 << 20) // len(pump))).encode(), size)
 
 
 def test_an_object_without_an_end_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
