@@ -22,9 +22,9 @@ from pydantic import BaseModel, Field, ValidationError
 
 from tippingpoint.errors import UserError
 from tippingpoint.rundir.gauges import GAUGES, SUMMED
-from tippingpoint.rundir.histogram import SLOTS, FloatArray, IntArray
+from tippingpoint.rundir.histogram import SLOTS, FloatArray, IntArray, slots_of
 from tippingpoint.rundir.manifest import RunStatus
-from tippingpoint.rundir.recorder import HALF_BITS
+from tippingpoint.rundir.recorder import HALF_BITS, HIGHEST_US
 from tippingpoint.units.events import Event, check_event, fewer
 from tippingpoint.units.packing import (
     MOST,
@@ -58,8 +58,10 @@ LEAST = 4_000
 """Characters that a digest needs at least."""
 _UNPACKED = 1 << 20
 """The most bytes that a digest may unpack to: a larger one is refused."""
-_MOST_SLOTS = 1 << 24
-"""The most slots that its histograms may be spread over."""
+_MOST_SLOTS = 1 << 22
+"""The most slots that its histograms may be spread over: 100 MB once they are read. One over its limit is not made."""
+_HIGHEST_SLOT = int(slots_of(HIGHEST_US))
+"""The slot of the longest time that is recorded, an hour."""
 _MOST_EVENTS = (400, 100, 30, 10)
 _SHARE_OF_EVENTS = 4
 """The share of the digest's size that single events may take: one in this many."""
@@ -239,7 +241,9 @@ def _text(part: UnitPart, detail: _Detail, events: list[Event], untold: int) -> 
         for phase in part.phases[detail.first :]
     ]
     moments, gauges = _ticks(part, phases, detail.ticks)
-    histograms, numbers = _histograms(part, detail)
+    histograms, numbers, slots = _histograms(part, detail)
+    if slots > _MOST_SLOTS:
+        return "." * _UNPACKED  # longer than any limit
     manifest = part.manifest
     head = Head(
         run=manifest.id[:200],
@@ -298,14 +302,15 @@ def _less(part: UnitPart, detail: _Detail, untold: int) -> list[str]:
     return less
 
 
-def _histograms(part: UnitPart, detail: _Detail) -> tuple[int, list[IntArray]]:
-    """Return how many histograms there are, and their numbers: descriptions, counts, and course over time."""
+def _histograms(part: UnitPart, detail: _Detail) -> tuple[int, list[IntArray], int]:
+    """Return how many histograms there are, their numbers (descriptions, counts, and course over time) and slots."""
     keys, counts = part.counts
     numbers, first = np.unique(keys // SLOTS, return_index=True)
     ends = np.append(first, keys.size)[1:]
     index: list[tuple[int, ...]] = []
     words: list[IntArray] = []
     amounts: list[IntArray] = []
+    width = 0
     rows: list[list[int]] = np.stack((numbers, first, ends), axis=1).tolist()
     for number, begin, end in rows:
         tag, place = number // len(part.phases), number % len(part.phases)
@@ -314,6 +319,7 @@ def _histograms(part: UnitPart, detail: _Detail) -> tuple[int, list[IntArray]]:
         slots, of_slot = keys[begin:end] % SLOTS, np.minimum(counts[begin:end], MOST // 2 - 1)
         places, of_place = coarsened(slots, of_slot, detail.bits)
         words.append(pack_counts(places, of_place))
+        width += width_of(places, detail.bits)
         lowest, highest = int(slots[0]), int(slots[-1])
         if detail.bits == HALF_BITS:
             lowest = highest = 0  # the counts have both
@@ -322,7 +328,7 @@ def _histograms(part: UnitPart, detail: _Detail) -> tuple[int, list[IntArray]]:
         if intervals > 1:
             amounts.append(_amounts(part, number, groups(OVER_TIME_BITS)[slots], intervals, detail.width))
     columns = np.asarray(index, dtype=np.int64).reshape(-1, _INDEX)
-    return len(index), [columns.T.ravel(), *words, *amounts]
+    return len(index), [columns.T.ravel(), *words, *amounts], width
 
 
 def _amounts(part: UnitPart, number: int, of_slots: IntArray, intervals: int, width: int) -> IntArray:
@@ -400,8 +406,10 @@ def _read(text: str) -> Digest:
     room = _MOST_SLOTS
     measured: list[Measured] = []
     for (tag, place, _, lowest, highest), (places, counts) in zip(index.tolist(), words, strict=True):
-        if tag >= len(head.tags) or place >= len(head.phases) or not places.size or places[-1] >= SLOTS:
+        if tag >= len(head.tags) or place >= len(head.phases) or not places.size:
             raise ValueError("a histogram without a tag, a phase or samples")
+        if places[-1] > groups(head.bits)[_HIGHEST_SLOT] or highest > _HIGHEST_SLOT:
+            raise ValueError("a value of more than an hour")
         room -= width_of(places, head.bits)
         if room < 0:
             raise ValueError("more values than a unit measures")

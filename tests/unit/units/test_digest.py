@@ -20,11 +20,13 @@ from tests.unit.made.openstack_runs import computes, write_cycles
 from tests.unit.made.synthetic import MadeStage
 from tests.unit.units.parts_of_units import RUN, write_part
 from tippingpoint.errors import UserError
-from tippingpoint.rundir.histogram import Histogram
+from tippingpoint.rundir.histogram import Histogram, slots_of
 from tippingpoint.rundir.journal import Events, Journal
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
+from tippingpoint.rundir.recorder import HIGHEST_US
 from tippingpoint.rundir.results import load_run
 from tippingpoint.units.digest import LEAST, Digest, make_digest, read_digest
+from tippingpoint.units.packing import groups, pack_counts, pack_numbers
 
 STAGES = [MadeStage(500), MadeStage(1000), MadeStage(2000)]
 LONG = [MadeStage(size, over=5, hold=60, extends_per_second=400) for size in (500, 1000, 2000, 4000, 8000)]
@@ -291,6 +293,52 @@ def test_the_head_that_others_are_made_of_here_is_one() -> None:
     assert read_digest(packed(HEAD)).head.run == f"{RUN}.0"
     one = read_digest(packed({**HEAD, "histograms": 1}, bytes([0, 0, 1, 0, 0, 8])))
     assert [(m.slots.tolist(), m.counts.tolist()) for m in one.measured] == [([0], [4])]
+
+
+def full(count: int, bits: int, highest: int) -> str:
+    """A small text that says: so many histograms, each filled from the first slot to this one."""
+    words = pack_counts(np.arange(highest + 1), np.full(highest + 1, 1 << 10))
+    phases = [{"stage": n + 1, "size": 5, "phase": "hold", "begin": n, "length": 1} for n in range(count)]
+    lowest = np.zeros(count, dtype=np.int64)
+    index = np.stack((lowest, np.arange(count), np.full(count, words.size), lowest, lowest)).ravel()
+    numbers = pack_numbers(np.concatenate((index, *[words] * count)))
+    return packed({**HEAD, "bits": bits, "width": 0, "phases": phases, "histograms": count}, numbers)
+
+
+def test_a_value_of_more_than_an_hour_is_refused() -> None:
+    hour = int(slots_of(HIGHEST_US))
+    assert read_digest(full(1, 10, hour)).measured[0].slots[-1] == hour
+    with pytest.raises(UserError, match="a value of more than an hour"):
+        read_digest(full(1, 10, hour + 1))
+
+
+def coarse(count: int) -> str:
+    """Some kilobytes that say: so many histograms, each spread over all that one can have."""
+    hour = int(slots_of(HIGHEST_US))
+    places = np.arange(groups(0)[hour] + 1)
+    words = pack_counts(places, np.full(places.size, 1 << 20))
+    phases = [{"stage": n + 1, "size": 5, "phase": "hold", "begin": n, "length": 1} for n in range(count)]
+    none = np.zeros(count, dtype=np.int64)
+    index = np.stack((none, np.arange(count), np.full(count, words.size), none, np.full(count, hour))).ravel()
+    numbers = pack_numbers(np.concatenate((index, *[words] * count)))
+    return packed({**HEAD, "bits": 0, "width": 0, "phases": phases, "histograms": count}, numbers)
+
+
+@given(st.integers(1, 700))
+@settings(max_examples=12, deadline=None)
+def test_a_digest_unpacks_to_a_bounded_size(count: int) -> None:
+    digest, refusal = read_or_refused(coarse(count))
+    if digest is None:
+        assert "more values than a unit measures" in refusal
+    else:
+        assert sum(each.slots.size for each in digest.measured) <= 1 << 22
+
+
+def test_a_small_text_of_sixteen_million_slots_is_refused() -> None:
+    text = coarse(700)
+    assert len(text) < 40_000
+    with pytest.raises(UserError, match="more values than a unit measures"):
+        read_digest(text)
 
 
 BOMB = base64.b64encode(lzma.compress(bytes(20_000_000), preset=1)).decode()
