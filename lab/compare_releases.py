@@ -4,7 +4,7 @@
 
 The order is A B A', A' B A, A B A': so the machine's drift is not taken for a release's. A' is the first release again,
 as a control. Each run has a private target of its own. The exit code is 0 with a page, 130 after Ctrl-C, and 3 if a
-release cannot be had or measured nothing.
+release cannot be had or measured nothing. The runs before that are kept, and the command that compares them is printed.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from lab.cgroups import LEAST_CPU
-from lab.commands import run_on, write_page
+from lab.commands import compare_words, run_on, write_page
 from lab.control import LabError
 from lab.demo import LABS, Lab
 from lab.etcd.cluster import EtcdLab
@@ -25,6 +25,7 @@ from lab.watched import watched
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import load_plan
 from tippingpoint.util.durations import parse_duration
+from tippingpoint.util.text import show_count
 
 MEMBERS = 3
 """The members of each target: an OpenStack's computes."""
@@ -59,19 +60,38 @@ def main(arguments: Sequence[str]) -> int:
     )
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    runs: dict[str, list[Path]] = {}
     try:
-        runs = _run_all(options)
+        _run_all(options, runs)
     except (LabError, UserError) as problem:
         print(f"compare-releases: {problem}", file=sys.stderr)
+        _say_kept(options.releases, runs)
         return 3 if isinstance(problem, LabError) else 2
     except KeyboardInterrupt:
+        _say_kept(options.releases, runs)
         return 130
-    first, *others = options.releases
-    words = [*map(str, runs[first])]
+    page = options.out / f"{options.target}-{'-'.join(options.releases)}.html"
+    return write_page(page, *compared(options.releases, runs))
+
+
+def compared(releases: Sequence[str], runs: Mapping[str, Sequence[Path]]) -> list[str]:
+    """Return the arguments of `compare` for these runs of releases; empty without runs of two."""
+    first, *others = [release for release in releases if release in runs]
+    words = [str(run) for run in runs[first]]
     for release in others:
         words += ["--with", *map(str, runs[release])]
-    page = options.out / f"{options.target}-{'-'.join(options.releases)}.html"
-    return write_page(page, *words, "--control", *map(str, runs[_control(first)]))
+    again = runs.get(_control(first), ()) if first == releases[0] else ()
+    return [*words, *(["--control", *map(str, again)] if again else [])] if others else []
+
+
+def _say_kept(releases: Sequence[str], runs: Mapping[str, Sequence[Path]]) -> None:
+    """Say which runs were made before something failed, and how they are compared."""
+    made = [run for of in runs.values() for run in of]
+    if not made:
+        return
+    words = compared(releases, runs) if any(release in runs for release in releases) else []
+    print(f"compare-releases: {show_count(len(made), 'run')} kept" + (", compared by:" if words else ":"))
+    print(f"  {compare_words(words) if words else ' '.join(map(str, made))}")
 
 
 def order_of(releases: Sequence[str], repeats: int) -> list[list[str]]:
@@ -84,8 +104,8 @@ def _control(release: str) -> str:
     return f"{release}-control"
 
 
-def _run_all(options: argparse.Namespace) -> dict[str, list[Path]]:
-    """Run everything; returns the directories of runs by release."""
+def _run_all(options: argparse.Namespace, runs: dict[str, list[Path]]) -> None:
+    """Run everything, and put the directory of each run to those of its release as soon as it is made."""
     if options.repeats < 2:
         raise UserError("--repeats", options.repeats, "2 or more: one run does not tell how runs differ")
     releases: list[str] = options.releases
@@ -93,7 +113,6 @@ def _run_all(options: argparse.Namespace) -> dict[str, list[Path]]:
         raise UserError("RELEASE", ", ".join(releases), "each release once: the control repeats the first")
     holds = _holds(options.plan, options.hold)
     start = _starter(options.target, options.cpu)
-    runs: dict[str, list[Path]] = {}
     rounds = order_of(releases, options.repeats)
     count, done = sum(map(len, rounds)), 0
     for names in rounds:
@@ -105,7 +124,6 @@ def _run_all(options: argparse.Namespace) -> dict[str, list[Path]]:
             with start(name.removesuffix(_control(""))) as lab, watched(lab) as prometheus:
                 settings = [f"name={options.target}-{name}", *lab.settings(), *holds, *options.settings]
                 runs.setdefault(name, []).append(run_on(prometheus, options.plan, options.out, settings))
-    return runs
 
 
 def _starter(target: str, cpu: float | None) -> Callable[[str], Lab]:

@@ -12,7 +12,6 @@ threshold. It is 130 if the demo was ended early, and otherwise the run's own.
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from lab.commands import directory_said
 from lab.control import LabError
 from lab.etcd.cluster import EtcdLab
 from lab.lxd.cluster import LxdLab
@@ -60,8 +60,7 @@ def main(arguments: list[str]) -> int:
         "--out", type=Path, default=Path("runs"), metavar="DIR", help="where reports go (./runs)"
     )
     options = parser.parse_args(arguments)
-    before = _reports(options.out)
-    run: subprocess.Popen[bytes] | None = None
+    run: subprocess.Popen[str] | None = None
     signals = 0
 
     def end(number: int, _frame: object) -> None:
@@ -90,18 +89,16 @@ def main(arguments: list[str]) -> int:
             settings = [f"--set={setting}" for setting in [*lab.settings(), *options.settings]]
             # In its own session, so that Ctrl-C reaches the run only once, through `end`.
             run = _start("run", _PLANS[options.target], f"--out={options.out}", *settings)
+            made = directory_said(run.stdout or (), options.out)
             code = run.wait()
-            new = sorted(_reports(options.out) - before, key=os.path.getmtime)
-            if prometheus and new and (code in _MEASURED or signals):
-                run = _start(
-                    "collect", str(new[-1].parent), f"--prometheus={prometheus.url}", said=subprocess.PIPE
-                )
-                _show_gathered(run.communicate()[0].decode())
+            if prometheus and made and (code in _MEASURED or signals):
+                run = _start("collect", str(made), f"--prometheus={prometheus.url}")
+                _show_gathered(run.communicate()[0])
     except LabError as problem:
         print(f"demo: {problem}", file=sys.stderr)
         return 3
     print(f"demo: {name} is stopped; nothing is left running")
-    if not new or (code not in _MEASURED and not signals):
+    if made is None or (code not in _MEASURED and not signals):
         return code if code > 0 else 1
     if signals:
         print("demo: ended early, as asked")
@@ -110,7 +107,8 @@ def main(arguments: list[str]) -> int:
         print(f"demo: thresholds missed{on_purpose}")
     else:
         print(f"demo: {_MEASURED[code]}")
-    print(f"demo: the report is {new[-1].resolve()}")
+    page = (made / "report.html").resolve()
+    print(f"demo: the report is {page}" if page.exists() else f"demo: the run is {made.resolve()}")
     return 130 if signals else 0
 
 
@@ -136,13 +134,11 @@ def _show_gathered(said: str) -> None:
         print("demo: the report names the figures that nothing in this lab exports")
 
 
-def _start(*arguments: str, said: int | None = None) -> subprocess.Popen[bytes]:
+def _start(*arguments: str) -> subprocess.Popen[str]:
     command = [str(Path(sys.executable).with_name("tippingpoint")), *arguments]
-    return subprocess.Popen(tethered(command, signal.SIGINT), stdout=said, start_new_session=True)
-
-
-def _reports(directory: Path) -> set[Path]:
-    return set(directory.glob("**/report.html"))
+    return subprocess.Popen(
+        tethered(command, signal.SIGINT), stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
 
 
 if __name__ == "__main__":

@@ -85,11 +85,12 @@ def main(arguments: Sequence[str]) -> int:
             with side.lab() as lab, watched(lab) as prometheus:
                 settings = [f"name={side.name}", *lab.settings(), *side.settings, *options.settings]
                 runs.append(run_on(prometheus, plan, options.out, settings))
-    except LabError as problem:
-        print(f"versus: {problem}", file=sys.stderr)
-        return 3
-    except KeyboardInterrupt:
-        return 130
+    except (LabError, KeyboardInterrupt) as problem:
+        if isinstance(problem, LabError):
+            print(f"versus: {problem}", file=sys.stderr)
+        if runs:
+            print(f"versus: 1 run kept: {runs[0]}")
+        return 3 if isinstance(problem, LabError) else 130
     return write_page(options.out / question.page, *map(str, runs))
 
 
