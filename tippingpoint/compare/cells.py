@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import exp, log
 from statistics import fmean
 
+from tippingpoint.analysis.cliff import faults_injected
 from tippingpoint.analysis.latency import freed_costs
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.rundir.histogram import Histogram
@@ -53,14 +54,21 @@ def mean_of(cells: Sequence[Cell], measure: str) -> float | None:
 
 
 def table_of(run: RunData) -> Table:
-    """Merge the stages of each size; storms and removals are kept apart, and lower loads after the last left out."""
-    stages: dict[tuple[StageKind, float], list[StageResult]] = {}
+    """Merge the stages of each size; storms and removals are kept apart, and lower loads after the last left out.
+
+    Of a size that was tried with and without an injected fault, only the stages without one count.
+    """
+    faults = faults_injected(run.events)
+    stages: dict[tuple[StageKind, float], dict[bool, list[StageResult]]] = {}
     for stage in run.stages:
         if stage.kind == "recover":
             continue  # such a load is judged by what came before it
-        stages.setdefault(("ramp" if stage.is_step else stage.kind, stage.size), []).append(stage)
+        faulted = any(stage.overlaps(begin, until) for begin, until, _ in faults)
+        of_size = stages.setdefault(("ramp" if stage.is_step else stage.kind, stage.size), {})
+        of_size.setdefault(faulted, []).append(stage)
     table: Table = {}
-    for (kind, size), same in stages.items():
+    for (kind, size), of_size in stages.items():
+        same = of_size.get(False) or of_size[True]
         for operation in run.operations:
             attempts = sum(stage.attempts(operation) for stage in same)
             if attempts:

@@ -40,6 +40,8 @@ from tippingpoint.util.text import show_list, show_load, show_share, show_size
 
 ALL_CALLS, TYPICAL = "all calls", "typical time"
 """Operation and measure of the figure of all calls; see typical.py."""
+WITH_A_FAULT = "with a fault"
+"""How the reason begins why a load is not judged at which only some runs had a fault."""
 SERVED = "most a second"
 """The measure of what was served; see served.py."""
 Outcome = Literal["worse", "better", "withheld", "none", "single", "apart", "published"]
@@ -185,6 +187,7 @@ def compare(
     tolerance: float = 0.10,
     beside: Sequence[Baseline] = (),
     control: Sequence[RunData] = (),
+    cautions: Sequence[str] = (),
 ) -> Comparison:
     """Compare every release with the first one; each is a run, or runs that are repeats of each other.
 
@@ -192,7 +195,7 @@ def compare(
     held come next. A difference is one if it is more than `tolerance`, and more than the scatter of repeats explains
     among all figures together (scatter.py), and more than between the first release and its `control`, if there is one.
     With one run each nothing is known of that scatter. Then only tipping points that are far apart (reach.APART) are
-    judged. Published results (`beside`) are compared with each other by figures.
+    judged. Published results (`beside`) are compared with each other by figures. `cautions` are said with the sentence.
 
     Raises UserError without any run if `beside` has no figure in common, for runs with different units of load, for a
     run without stages, for one run that stands in two places, and for a negative or infinite tolerance.
@@ -291,6 +294,7 @@ def compare(
         for number, analysis in enumerate(release.analyses)
         if analysis.verdict.outcome in ("withheld", "failed")
     ]
+    in_doubt += _fault_words(joined, shared, unit)
     for name, reach in zip(names[1:], reaches[1:], strict=True):
         if (late := not_judged(reaches[0], reach)) is not None:
             whose, since = names[0] if late is reaches[0] else name, show_size(late.unjudged or 0)
@@ -298,6 +302,7 @@ def compare(
                 f"Which of {names[0]} and {name} tips first is uncertain: thresholds of {whose} were not "
                 f"judged from {since} {unit} on."
             )
+    in_doubt += [f"{caution}." for caution in cautions]
     if len(joined) > 1 and not any(pair.repeated for pair in pairs):
         in_doubt.append("One run each: differences between runs are not known.")
     return Comparison(
@@ -364,8 +369,36 @@ def _beyond(key: Key, releases: Sequence[Release], control: Release | None) -> l
         why = next((why for reach in release.reaches if (why := reach.beyond(kind, size))), "")
         return f"{why} {release.name}" if why else ""
 
-    base = words(releases[0]) or (words(control) if control is not None else "")
-    return [base or words(release) for release in releases[1:]]
+    first = [releases[0], *([control] if control is not None else [])]
+    base = next((why for one in first if (why := words(one))), "")
+    return [_faulted([*first, one], kind, size) or base or words(one) for one in releases[1:]]
+
+
+def _faulted(releases: Sequence[Release], kind: StageKind, size: float) -> str:
+    """Say which release alone had a fault at a load; empty if all runs had the same ones, or none."""
+    injected = [(reach.faults_at(kind, size), release) for release in releases for reach in release.reaches]
+    if len({faults for faults, _ in injected}) == 1:
+        return ""
+    faults, release = next(one for one in reversed(injected) if one[0])
+    return f"{WITH_A_FAULT} ({show_list(list(faults))}) in {release.name}"
+
+
+def _fault_words(releases: Sequence[Release], shared: Sequence[Key], unit: str) -> list[str]:
+    """Say which releases had a fault at loads at which others had none, or another one: these are not compared."""
+    apart: dict[tuple[StageKind, float], None] = {}
+    for kind, size, _ in shared:
+        if any(_faulted([releases[0], other], kind, size) for other in releases[1:]):
+            apart[kind, size] = None
+    said: list[str] = []
+    for release in releases:
+        faults: dict[str, list[str]] = {}
+        for kind, size in apart:
+            for do in sorted({do for reach in release.reaches for do in reach.faults_at(kind, size)}):
+                faults.setdefault(do, []).append(show_load(size, unit, kind))
+        if faults:
+            of = show_list([f"a fault ({do}) {show_list(where)}" for do, where in faults.items()])
+            said.append(f"{release.name} had {of}, where others had none or another: this is not compared.")
+    return said
 
 
 def _overall(pairs: Sequence[Pair]) -> list[Overall]:
@@ -428,11 +461,17 @@ def _outcome(figures: Sequence[Overall | Recovery | Row], pairs: Sequence[Pair])
 
 
 def _tip_words(pairs: Sequence[Pair], base: str) -> list[str]:
-    """Say how the loads at which releases tip compare, with the interval between their runs."""
+    """Say how the loads at which releases tip compare, with the interval between their runs.
+
+    Where a run gives only a bound there is no ratio: only which one tips at a lower load.
+    """
     said: list[str] = []
     for pair in pairs:
         change = pair.tip_change
         if change is None:
+            if pair.tip in ("worse", "better") and pair.repeated:
+                lower = "lower" if pair.tip == "worse" else "higher"
+                said.append(f"{pair.name} tips at a {lower} load than {base}")
             continue
         span = f"{times(change.change)} the load of {base} (95 % {times(change.low)} to {times(change.high)})"
         if pair.tip in ("worse", "better"):
@@ -586,9 +625,9 @@ def _changes(
         tip = "withheld" if pair.tip_withheld else pair.tip
         if tip in found:
             who = f"{titles[number]}: " if len(titles) > 2 else ""
-            where, base = reaches[number].words(unit), reaches[0].words("")
+            where, base = reaches[number].said(unit), reaches[0].said("")
             evidence = f" ({reaches[number].evidence})" if tip == "worse" and reaches[number].evidence else ""
-            found[tip].append((inf, f"{who}tips {where}{evidence}, where {titles[0]} tips {base}"))
+            found[tip].append((inf, f"{who}{where}{evidence}, where {titles[0]} {base}"))
     for one in overall:
         for number, against in enumerate(one.against, start=1):
             judgement = "withheld" if against.withheld else against.judgement
@@ -630,6 +669,8 @@ def _overall_words(one: Overall, against: Against, pair: Pair, unit: str) -> str
 def _recovery_change(one: Recovery, number: int) -> str:
     against = one.against[number - 1]
     before, after = (show_back(of) for of in (one.values[0], one.values[number]))
+    if bound := _bound_words(one, number):
+        return f"back after {one.what}: {before} to {after} ({bound}{_times(against.change)})"
     return (
         f"back after {one.what}: {before} to {after} "
         f"({_times(against.change)}, 95 % interval {_times(against.low)} to {_times(against.high)})"
@@ -639,10 +680,21 @@ def _recovery_change(one: Recovery, number: int) -> str:
 def _recovery_words(recovery: Sequence[Recovery], names: Sequence[str]) -> list[str]:
     """Say how much longer or shorter releases take to be back, where that is certain."""
     return [
-        f"back after {one.what} in {range_words(certain, len(names))} the time"
+        f"back after {one.what} in {_bound_words(one)}{range_words(certain, len(names))} the time"
         for one in recovery
         if (certain := _certain(one.against, names))
     ]
+
+
+def _bound_words(one: Recovery, number: int | None = None) -> str:
+    """Say that a ratio is the least or the most it may be, because a release was not back while it was watched.
+
+    `number` is the release's; None for all of them.
+    """
+    others = one.values[1:] if number is None else [one.values[number]]
+    if any(back is not None and back.never for of in others for back in of):
+        return "at least "
+    return "at most " if any(back is not None and back.never for back in one.values[0]) else ""
 
 
 def _weight(row: Row, number: int) -> float:
@@ -711,10 +763,12 @@ def _summary(rows: Sequence[Row], pairs: Sequence[Pair], names: Sequence[str], u
         return f"No load of {names[0]} was measured in another run, so only tipping points are compared."
     at_held = [(row, number) for row in rows for number in range(len(pairs)) if row.against[number].judgement]
     beyond = sum(bool(against.beyond) for row in rows for against in row.against)
+    faulted = any(against.beyond.startswith(WITH_A_FAULT) for row in rows for against in row.against)
     if not at_held:
         judged = "tipping points and what was served" if _has_served(pairs) else "tipping points"
         return (
-            f"No load of {names[0]} that another run measured was held by both, so only {judged} are judged."
+            f"No load of {names[0]} that another run measured was held by both"
+            f"{' without a fault' if faulted else ''}, so only {judged} are judged."
         )
     if not any(pair.repeated for pair in pairs):
         return (
@@ -729,7 +783,13 @@ def _summary(rows: Sequence[Row], pairs: Sequence[Pair], names: Sequence[str], u
     rest = count["unsure"] - withheld
     said += [f"{rest} differ by no more than repeats do"] if rest else []
     said += [f"{withheld} differ as much between runs of {names[0]}"] if withheld else []
-    said += [f"{beyond} are at loads that were not held and are not judged"] if beyond else []
+    said += (
+        [
+            f"{beyond} are at loads that were not held{', or had a fault,' if faulted else ''} and are not judged"
+        ]
+        if beyond
+        else []
+    )
     worst = max(
         ((row, number + 1) for row, number in at_held if row.against[number].judgement == "worse"),
         key=lambda place: _weight(*place),

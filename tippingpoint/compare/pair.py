@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from math import inf
 from statistics import fmean
 from typing import Any, TypeVar
 
@@ -107,7 +108,9 @@ class Pair:
         self.tip: Judgement = "unsure"
         """Whether the other release tips at a lower load (worse) or a higher one (better)."""
         self.tip_change: Change | None = None
-        """The ratio of the loads at which they tip; None without repeats, or if one is unknown."""
+        """The ratio of the loads at which they tip; None without repeats, or if one is unknown, or only a bound."""
+        self.tip_withheld = False
+        """Whether they tip at different loads, but the first release and its control do as well."""
         self.control_differs = False
         """Whether the first release differs from its own control for certain."""
         self.typical = NOT_COMPARED
@@ -134,11 +137,6 @@ class Pair:
         """The name of the other release."""
         return self._other.release.name
 
-    @property
-    def tip_withheld(self) -> bool:
-        """Whether they tip at different loads, but the first release and its control do as well."""
-        return self.tip_change is not None and self.tip_change.certain and self.tip_change.withheld
-
     def against(self, key: Key, measure: str, base: Sequence[Cell], cells: Sequence[Cell]) -> Against:
         """Judge one figure of one operation."""
         if not base or not cells:
@@ -164,7 +162,8 @@ class Pair:
     def recovery(self, kind: str) -> Against:
         """Judge how long the target takes to be back after faults of a kind.
 
-        Where it was not back, the time is a bound: it can only show that this release takes longer than others.
+        Where it was not back, the time is a bound: it can only show that this release takes longer than others, and the
+        ratio has no bound on that side.
         """
         base, other, again = (
             [backs.get(kind) for backs in side.backs] if side is not None else []
@@ -180,6 +179,10 @@ class Pair:
             (any(back.never for back in after), "worse"),
             (any(back.never for back in before), "better"),
         ]
+        if bounds[0][0]:
+            found = replace(found, high=inf)
+        if bounds[1][0]:
+            found = replace(found, low=0.0)
         shown = all(found.judgement == judgement for bound, judgement in bounds if bound)
         return found if shown else replace(found, judgement="unsure")
 
@@ -227,9 +230,12 @@ class Pair:
         found = self._tested(every, CAPACITY_ERRS)
         self.control_differs = self._control_changed(every, CAPACITY_ERRS)
         if "tip" in found:
-            self.tip_change = found["tip"]
-            judgement = judged(self.tip_change, 1 / (1 + self._tolerance), 1 + self._tolerance)
+            change = found["tip"]
+            judgement = judged(change, 1 / (1 + self._tolerance), 1 + self._tolerance)
             self.tip = _SWAPPED.get(judgement, "unsure")  # a higher load is better
+            self.tip_withheld = change.certain and change.withheld
+            bounded = any(reach.bounded for side in self._sides for reach in side.release.reaches)
+            self.tip_change = change if not bounded else None
         if "typical" in found:
             self.typical = self._judged(found["typical"], "", 0.0, 0.0)
         self.served = {
@@ -240,7 +246,7 @@ class Pair:
         return not found or any(one in _SWAPPED for one in (self.tip, *judged_of))
 
     def _tips(self, same_thresholds: bool) -> _Both | None:
-        """Return where both tip as a figure; None if it is not known of all runs, or the same for all."""
+        """Return where both tip as a figure; None if it is not known of all runs, or nothing tells them apart."""
         first, other, *again = (side.release.reaches for side in self._sides)
         before = [reach for of in (first, *again) for reach in of]
         known = all(
@@ -248,13 +254,15 @@ class Pair:
             for one in before
             for another in other
         )
-        both = _both(tip_level, first, other, *again)
-        if not known or both is None:
+        if not known:
             return None
         if len({(reach.held, reach.broken) for reach in (*before, *other)}) == 1:
             self.tip = "same"
             return None
-        return both
+        both = _both(tip_level, first, other, *again)
+        assert both is not None
+        measured = both[0].measured
+        return both if len({*measured.before, *measured.after}) > 1 else None
 
     def _typical(self) -> _Both | None:
         ramps = [side.ramps for side in self._sides]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tippingpoint.analysis.analyse import Analysis
-from tippingpoint.analysis.cliff import fault_times
+from tippingpoint.analysis.cliff import faults_injected
 from tippingpoint.analysis.latency import freed_costs
 from tippingpoint.rundir.histogram import Histogram, middle_values
 from tippingpoint.rundir.operations import LAUNCHES, OWN_CALLS
@@ -51,7 +51,7 @@ def ramp_of(analysis: Analysis) -> Ramp:
     run = analysis.run
     if run.manifest.timeline == "order":
         return []  # it is unknown for how long loads were held
-    faults = fault_times(run.events)
+    faults = faults_injected(run.events)
     operations = [name for name in run.operations if name not in OWN_CALLS]
     offered = _offered(run)
     ramp: Ramp = []

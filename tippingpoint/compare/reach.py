@@ -8,6 +8,7 @@ from math import inf
 from typing import Literal
 
 from tippingpoint.analysis.analyse import Analysis
+from tippingpoint.analysis.cliff import faults_injected
 from tippingpoint.plan.fields import StageKind
 
 Judgement = Literal["worse", "better", "same", "unsure"]
@@ -37,12 +38,19 @@ class Reach:
     """The smallest load with a threshold that was not judged, because the generator itself was late; else None."""
     cliff: float | None = None
     """The load from which it breaks without a fault; None if it does not break."""
+    extent: str = "the largest tried"
+    """What `held` is where the run did not tip: the largest load tried, that was held, or that all repeats held."""
+    faults: tuple[tuple[StageKind, float, tuple[str, ...]], ...] = ()
+    """The stages of the run during which a fault was injected: kind, size, and the kinds of faults."""
 
     def words(self, unit: str) -> str:
-        """Say where it tips: beyond 16,000 leases, at 2,000 to 4,000; empty if unknown."""
+        """Say where it tips: at 2,000 to 4,000 leases; or how far it was tried: held 16,000 leases, the largest tried.
+
+        Empty if unknown. A load that was held is a lower bound of where it tips, and no measurement.
+        """
         unit = f" {unit}" if unit else ""
         if self.broken is None:
-            return f"beyond {self.held:,}{unit}" if self.held is not None else ""
+            return f"held {self.held:,}{unit}, {self.extent}" if self.held is not None else ""
         where = (
             f"{self.held:,} to {self.broken:,}{unit}"
             if self.held is not None
@@ -50,10 +58,30 @@ class Reach:
         )
         return f"at {where}" + (f" ({self.doubt})" if self.doubt else "")
 
+    def said(self, unit: str, *, several: bool = False) -> str:
+        """Say the same with its verb: tips at 2,000 to 4,000 leases; empty if unknown."""
+        words = self.words(unit)
+        return f"{'tip' if several else 'tips'} {words}" if self.broken is not None else words
+
     @property
     def order(self) -> tuple[float, float]:
         """A sort key, larger for a run that came further."""
         return (inf if self.broken is None else self.broken), (-1 if self.held is None else self.held)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether only a bound is known of where it tips: it held all that was tried, or nothing."""
+        return self.held is None or self.broken is None
+
+    def holds(self, load: float) -> bool | None:
+        """Tell whether it tips beyond a load; None if that is not known."""
+        if self.held is not None and load <= self.held:
+            return True
+        return False if self.broken is not None and load >= self.broken else None
+
+    def faults_at(self, kind: StageKind, size: float) -> tuple[str, ...]:
+        """Return the kinds of faults that were injected at a load."""
+        return next((of for at, load, of in self.faults if (at, load) == (kind, size)), ())
 
     def beyond(self, kind: StageKind, size: float) -> str:
         """Say why this run is not judged at a load: "past the cliff of" or "not held by"; empty if it is."""
@@ -79,8 +107,13 @@ def reach_of(analysis: Analysis) -> Reach:
         ),
         default=None,
     )
+    faults = _faults_of(analysis)
     if point is None:
-        return Reach(max(held, default=None), None, "", loads=loads, unjudged=unjudged)
+        largest, tried = max(held, default=None), _tried(analysis)
+        extent = "the largest tried" if len(tried) > 1 else "the only load tried"
+        if largest != max(tried, default=None):
+            extent = "the largest that was held"
+        return Reach(largest, None, "", loads=loads, unjudged=unjudged, extent=extent, faults=faults)
     return Reach(
         point.last_held,
         point.first_beyond,
@@ -90,13 +123,33 @@ def reach_of(analysis: Analysis) -> Reach:
         loads=loads,
         unjudged=unjudged,
         cliff=breaks,
+        faults=faults,
+    )
+
+
+def _tried(analysis: Analysis) -> set[float]:
+    return {found.stage.size for found in analysis.findings.stages if found.stage.is_step}
+
+
+def _faults_of(analysis: Analysis) -> tuple[tuple[StageKind, float, tuple[str, ...]], ...]:
+    """Return what was injected during the stages of each kind and size, where no stage of these had none."""
+    found: dict[tuple[StageKind, float], list[tuple[str, ...]]] = {}
+    injected = faults_injected(analysis.run.events)
+    for stage in analysis.run.stages:
+        kinds = {do for begin, until, do in injected if stage.overlaps(begin, until)}
+        key: tuple[StageKind, float] = ("ramp" if stage.is_step else stage.kind, stage.size)
+        found.setdefault(key, []).append(tuple(sorted(kinds)))
+    return tuple(
+        (kind, size, tuple(sorted({do for kinds in of for do in kinds})))
+        for (kind, size), of in found.items()
+        if all(of)
     )
 
 
 def reach_together(reaches: Sequence[Reach]) -> Reach:
     """Return how far repeats of one release came: all tip within its loads, and all held its `loads`.
 
-    One run that did not tip leaves it open where the release tips; the others tell only from which load on.
+    One run that did not tip leaves it open where the release tips; the others show only from which load on.
     """
     first, *others = reaches
     if not others:
@@ -105,6 +158,7 @@ def reach_together(reaches: Sequence[Reach]) -> Reach:
     brokens = [reach.broken for reach in reaches if reach.broken is not None]
     held = min((held for held in helds if held is not None), default=None) if None not in helds else None
     of_first = min(reaches, key=lambda reach: reach.order)
+    extents = {reach.extent if (reach.held, reach.broken) == (held, None) else "" for reach in reaches}
     return replace(
         of_first,
         held=held,
@@ -113,6 +167,8 @@ def reach_together(reaches: Sequence[Reach]) -> Reach:
         loads=tuple(size for size in first.loads if all(size in reach.loads for reach in others)),
         unjudged=min((reach.unjudged for reach in reaches if reach.unjudged is not None), default=None),
         cliff=min((reach.cliff for reach in reaches if reach.cliff is not None), default=None),
+        extent=extents.pop() if len(extents) == 1 else "the largest that all held",
+        faults=tuple(dict.fromkeys(fault for reach in reaches for fault in reach.faults)),
     )
 
 

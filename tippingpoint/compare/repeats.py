@@ -120,25 +120,34 @@ def percentile_level(
     return level_figure(kind, values[: len(before)], values[len(before) :], floor)
 
 
-def tip_level(before: Sequence[Reach], after: Sequence[Reach]) -> Figure | None:
-    """Return where runs tip as a figure; None if one is unknown.
+def tip_level(before: Sequence[Reach], after: Sequence[Reach]) -> Figure:
+    """Return where runs tip as a figure, on a logarithmic scale.
 
-    A run tips between two loads, so at their geometric mean, with the variance of an even chance between them. Where a
-    run gives one bound only, the other one is as far away as those of the other runs are apart, or twice the load.
+    A search measures its limit: the middle of its interval, with the variance of an even chance within it. Any other
+    run only shows of some loads that it held them, and of others that it did not. So runs are compared by the loads of
+    which both is known of all of them: in which of the cells between these loads they tip. A run that was not tried
+    further tips in the cell that is open above, and so do all runs that held as much. That is the order of Gehan's
+    generalised Wilcoxon test (Biometrika 52 (1965) 203), where a bound says nothing of what is beyond it. The cells
+    that are open, above and below, count as one step of the ladder wide.
     """
     all_of = (*before, *after)
-    steps = [reach.broken / reach.held for reach in all_of if reach.held and reach.broken]
-    step = median(steps) if steps else _STEP
-    values: list[float] = []
-    widths: list[float] = []
-    for reach in all_of:
-        low, high = reach.held or (reach.broken or 0) / step, reach.broken or (reach.held or 0) * step
-        if not low or not high:
-            return None
-        values.append(sqrt(low * high))
-        widths.append(log(high / low))
-    floor = fmean(width**2 / 12 for width in widths)
+    cells = [(low, high) for reach in all_of if (low := reach.held) and (high := reach.broken)]
+    if len(cells) < len(all_of) or any(reach.by != "limit" for reach in all_of):
+        cells = _cells(all_of, median(high / low for low, high in cells) if cells else _STEP)
+    values = [sqrt(low * high) for low, high in cells]
+    floor = fmean(log(high / low) ** 2 / 12 for low, high in cells)
     return level_figure("tip", values[: len(before)], values[len(before) :], floor)
+
+
+def _cells(reaches: Sequence[Reach], step: float) -> list[tuple[float, float]]:
+    """Return for each run the loads between which it tips, of those of which all runs show whether they hold them."""
+    loads = sorted({load for reach in reaches for load in (reach.held, reach.broken) if load})
+    known = [load for load in loads if all(reach.holds(load) is not None for reach in reaches)]
+    if not known:
+        return [(1.0, step)] * len(reaches)
+    edges = [known[0] / step, *known, known[-1] * step]
+    held = [sum(reach.holds(load) is True for load in known) for reach in reaches]
+    return [(edges[place], edges[place + 1]) for place in held]
 
 
 def changes(figures: Sequence[Figure], control: Sequence[Figure] | None, errs: float = ERRS) -> list[Change]:

@@ -12,7 +12,7 @@ normal, and errs on the safe side for outliers. The probabilities are those of t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import gamma, inf, pi, sqrt
 
@@ -58,6 +58,10 @@ def tested_together(family: Sequence[Measured], level: float) -> list[Tested]:
     """
     if not family:
         return []
+    if [one.after for one in family] < [one.before for one in family]:
+        # The same random directions for either order, so that one release beside another is the mirror of the reverse.
+        swapped = tested_together([replace(one, before=one.after, after=one.before) for one in family], level)
+        return [Tested(-one.difference, -one.high, -one.low, one.probability) for one in swapped]
     before, after = len(family[0].before), len(family[0].after)
     values = np.array([[*one.before, *one.after] for one in family], dtype=np.float64).T
     difference = values[before:].mean(axis=0) - values[:before].mean(axis=0)

@@ -15,17 +15,23 @@ _NAMED = 3
 
 
 def tipping_words(names: Sequence[str], reaches: Sequence[Reach], unit: str) -> str:
-    """Say where each run tips, the furthest first: 2.5.1 tips beyond 16,000 leases; 2.5.0 at 2,000 to 4,000."""
+    """Say how far each run came, the furthest first.
+
+    For example: 2.5.1 held 16,000 leases, the largest tried; 2.5.0 tips at 2,000 to 4,000.
+    """
     ordered = sorted(zip(names, reaches, strict=True), key=lambda pair: pair[1].order, reverse=True)
     alike: dict[str, list[tuple[str, Reach]]] = {}
     for name, reach in ordered:
         alike.setdefault(reach.words(""), []).append((name, reach))
     unknown = [name for name, _ in alike.pop("", [])]
     parts: list[str] = []
+    tips = False
     for group in alike.values():
-        who = _who([name for name, _ in group], len(names))
-        verb = "" if parts else " tips" if len(group) == 1 else " tip"
-        parts.append(f"{who}{verb} {group[0][1].words('' if parts else unit)}")
+        who, reach = _who([name for name, _ in group], len(names)), group[0][1]
+        of = "" if parts else unit
+        elided = tips and reach.broken is not None  # the verb of the part before
+        parts.append(f"{who} {reach.words(of) if elided else reach.said(of, several=len(group) > 1)}")
+        tips = reach.broken is not None
     if unknown:
         parts.append(f"of {_who(unknown, len(names))} no load was held to its end")
     return "; ".join(parts)

@@ -239,7 +239,7 @@ def _repeats(release: Release, unit: str) -> list[dict[str, Any]]:
         {
             "id": run.manifest.id,
             "started": _day(run),
-            "words": replace(reach, doubt="").words(unit),
+            "words": replace(reach, doubt="").said(unit),
             "sentence": analysis.tipping.sentence,
         }
         for run, reach, analysis in zip(release.runs, release.reaches, release.analyses, strict=True)

@@ -71,10 +71,8 @@ def _run(run: dict[str, Any]) -> str:
         f" {line}{'' if line.endswith('.') else '.'}" for line in run["caveats"][:_MOST_CAVEATS]
     )
     if run["repeats"]:
-        each = "; ".join(f"{one['words'] or 'unknown'} ({one['id']})" for one in run["repeats"])
-        return (
-            f"{run['label']}: {title}{run['version']}{made}: {len(run['repeats'])} runs tip {each}.{caveats}"
-        )
+        each = "; ".join(f"{one['words'] or 'nothing known'} ({one['id']})" for one in run["repeats"])
+        return f"{run['label']}: {title}{run['version']}{made}: {len(run['repeats'])} runs: {each}.{caveats}"
     return f"{run['label']}: {title}{run['version']}{made}: {run['tipping']['sentence']}{caveats}"
 
 
