@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 
@@ -16,7 +17,9 @@ from tippingpoint.atlas.entry import ENTRIES, FILE, NAME, Figure
 from tippingpoint.atlas.figures import measured
 from tippingpoint.errors import UserError
 from tippingpoint.plan.fields import as_amount
+from tippingpoint.rundir.copies import without_copies
 from tippingpoint.rundir.files import replace_file
+from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.operations import OWN_CALLS
 from tippingpoint.units.digest_file import SUFFIX, load_digest_file, write_digest_file
 
@@ -24,8 +27,17 @@ _OPEN = "?"
 """Stands in a draft where a person has to write; `atlas check` refuses it."""
 
 
-def add_entry(atlas: Path, name: str, runs: Sequence[Path]) -> Path:
-    """Write the digests of runs and a draft of `entry.yaml` to a new directory; returns the draft.
+class Added(NamedTuple):
+    """An entry that was begun."""
+
+    draft: Path
+    """Its file."""
+    copies: list[str]
+    """A line for each directory that is a copy of a run: the run counts once."""
+
+
+def add_entry(atlas: Path, name: str, runs: Sequence[Path]) -> Added:
+    """Write the digests of runs and a draft of `entry.yaml` to a new directory.
 
     Raises UserError for a name that an entry cannot have or has already, without runs, and for a run without a digest.
     """
@@ -39,8 +51,9 @@ def add_entry(atlas: Path, name: str, runs: Sequence[Path]) -> Path:
     if directory.exists():
         raise UserError("NAME", name, "a name that no entry of this atlas has")
     with tempfile.TemporaryDirectory(prefix="tippingpoint-atlas-") as made:
-        files = [Path(made) / f"run-{number}{SUFFIX}" for number, _ in enumerate(runs, start=1)]
-        for run, file in zip(runs, files, strict=True):
+        once, copies = without_copies((run, Manifest.load(run)) for run in runs)
+        files = [Path(made) / f"run-{number}{SUFFIX}" for number, _ in enumerate(once, start=1)]
+        for run, file in zip(once, files, strict=True):
             write_digest_file(run, file)
         replace_file(Path(made) / FILE, _draft([analyse(load_digest_file(file)) for file in files]))
         try:
@@ -49,7 +62,7 @@ def add_entry(atlas: Path, name: str, runs: Sequence[Path]) -> Path:
             shutil.rmtree(directory, ignore_errors=True)
             why = problem.strerror or "not everything could be written"
             raise UserError("DIR", str(atlas), f"a directory with room for the entry ({why})") from None
-    return directory / FILE
+    return Added(directory / FILE, copies)
 
 
 def _draft(runs: Sequence[Analysis]) -> str:

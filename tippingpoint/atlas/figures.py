@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 from tippingpoint.analysis.analyse import Analysis
 from tippingpoint.analysis.cost import samples_between, three
@@ -67,17 +68,16 @@ def measured(figure: Figure, runs: Sequence[Analysis]) -> Bounds:
     - `made`: things made a second, over all stages.
     - `resource`: what all members together used while a stage was held: the mean of a rate, else the median.
 
-    A bound is None where a run did not show it: it did not tip, or did not come back.
+    A bound is None where a run did not show it: it did not tip, or did not come back. A figure is not known if a run
+    does not have it, because it did not reach the stage, or had no such fault.
     """
     if figure.figure == "tips":
         return _tips(runs)
     values = [_value(figure, run) for run in runs]
     known = [value for value in values if value is not None]
-    if not known:
+    if len(known) < len(values) or not known or min(known) == inf:
         return None, None
-    if len(known) < len(values):
-        return rounded(min(known)), None
-    return rounded(min(known)), rounded(max(known))
+    return rounded(min(known)), rounded(max(known)) if max(known) < inf else None
 
 
 def show_bounds(low: float | None, high: float | None) -> str:
@@ -156,9 +156,12 @@ def _lost(run: Analysis) -> int:
 
 
 def _back(figure: Figure, run: Analysis) -> float | None:
+    """Return after how long the target was back; infinity if it was not while it was watched."""
     after = [each for each in run.aftermaths if each.injected and each.what.startswith(figure.of)]
-    if not after or any(each.broken and each.recovered is None for each in after):
+    if not after:
         return None
+    if any(each.broken and each.recovered is None for each in after):
+        return inf
     return max(each.recovered or 0.0 for each in after)
 
 

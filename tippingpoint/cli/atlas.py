@@ -22,7 +22,9 @@ def do(options: argparse.Namespace) -> int:
     if options.action not in _ACTIONS:
         raise UserError("ACTION", options.action, f"one of {', '.join(_ACTIONS)}")
     if options.action == "add":
-        draft = add_entry(atlas, options.name, options.runs)
+        draft, copies = add_entry(atlas, options.name, options.runs)
+        for line in copies:
+            print(f"tippingpoint: {line}", file=sys.stderr)
         print(f"wrote {draft}: fill in what is open (?), then tippingpoint atlas check {atlas}")
         return MET
     if options.name:

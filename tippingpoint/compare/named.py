@@ -9,6 +9,7 @@ from tippingpoint.compare.baseline_texts import PREFIX
 from tippingpoint.compare.baselines import load_baseline
 from tippingpoint.compare.compare import Comparison, compare
 from tippingpoint.errors import UserError
+from tippingpoint.rundir.copies import without_copies
 from tippingpoint.rundir.results import RunData, load_run
 from tippingpoint.units.digest_file import SUFFIX, load_digest_file
 
@@ -29,8 +30,9 @@ def compare_repeats(
 ) -> Comparison:
     """Compare releases, each by its runs, with the first of them, and with its `control`: further runs of it.
 
-    Raises UserError if there is only one release, for a published result, for a run that is named twice, if a run
-    cannot be read, and in all cases of `compare`.
+    A copy of a run counts once, with a caution. Raises UserError if there is only one release, for a published result,
+    for a run that is named twice, or whose copy stands for another release, if a run cannot be read, and in all cases
+    of `compare`.
     """
     names = [name for of in (*releases, control) for name in of]
     if len(releases) < 2:
@@ -38,22 +40,34 @@ def compare_repeats(
     for name in names:
         if name.startswith(PREFIX):
             raise UserError("compare", name, "directories of runs: a published result has no repeats")
-    loaded = {name: _run_at(Path(name)) for name in names}
-    ids = [loaded[name].manifest.id for name in names]
-    for run in ids:
-        if ids.count(run) > 1:
+    loaded = {Path(name): _run_at(Path(name)) for name in names}
+    paths = [Path(name).resolve() for name in names]
+    cautions: list[str] = []
+    sets: list[list[RunData]] = []
+    for of in (*releases, control):
+        once, copies = without_copies((Path(name), loaded[Path(name)].manifest) for name in of)
+        sets.append([loaded[path] for path in once])
+        cautions += copies
+    ids = [run.manifest.id.lower() for of in sets for run in of]
+    for name, path in zip(names, paths, strict=True):
+        run = loaded[Path(name)].manifest.id
+        if paths.count(path) > 1 or ids.count(run.lower()) > 1:
             raise UserError("compare", run, "each run once")
-    sets = [[loaded[name] for name in of] for of in releases]
-    return compare(sets, tolerance, control=[loaded[name] for name in control])
+    *joined, again = sets
+    return compare(joined, tolerance, control=again, cautions=cautions)
 
 
 def compare_named(names: Sequence[str], tolerance: float) -> Comparison:
     """Compare runs and baselines with the first of them.
 
-    Raises UserError if one cannot be read, if there is only one, and in all cases of `compare`.
+    A copy of a run counts once, with a caution. Raises UserError if one cannot be read, if there is only one, and in
+    all cases of `compare`.
     """
     if len(names) < 2:
         raise UserError("compare", ", ".join(names), "two runs or more, or a run and a baseline")
     beside = [load_baseline(name) for name in names if name.startswith(PREFIX)]
-    runs = [run for run in map(load_named, names) if run is not None]
-    return compare(runs, tolerance, beside)
+    loaded = {Path(name): run for name in names if (run := load_named(name)) is not None}
+    once, copies = without_copies((path, run.manifest) for path, run in loaded.items())
+    if len(once) + len(beside) < 2:
+        raise UserError("compare", loaded[once[0]].manifest.id, "each run once")
+    return compare([loaded[path] for path in once], tolerance, beside, cautions=copies)

@@ -11,13 +11,16 @@ from typing import Any, ClassVar
 import pytest
 import yaml
 
+from tests.unit.made.synthetic import MadeStage, write_run
 from tests.unit.test_kept_runs import KEPT
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.atlas.adding import add_entry
 from tippingpoint.atlas.checking import check_atlas, ratio_of, verdict_of
 from tippingpoint.atlas.entry import Figure
-from tippingpoint.atlas.figures import show_bounds
+from tippingpoint.atlas.figures import measured, show_bounds
 from tippingpoint.atlas.pages import pages_of, stale_pages, write_pages
 from tippingpoint.errors import UserError
+from tippingpoint.rundir.results import load_run
 
 OURS = Path(__file__).resolve().parents[3] / "docs" / "atlas"
 FILLED = {
@@ -89,6 +92,29 @@ def test_a_draft_is_refused_until_it_is_filled_in(tmp_path: Path) -> None:
     said = yaml.safe_load((tmp_path / "entries/etcd-3.4.23-test/entry.yaml").read_text())
     assert said["release"] == "3.4.23"
     assert {figure["figure"] for figure in said["figures"]} >= {"tips", "p99", "failures", "lost"}
+
+
+def test_a_load_that_a_run_did_not_reach_is_not_known_and_no_bound(tmp_path: Path) -> None:
+    # given two runs, of which one was interrupted before the second load
+    runs = [
+        analyse(load_run(write_run(tmp_path / f"{seed}", [MadeStage(size) for size in sizes], seed=seed)))
+        for seed, sizes in ((1, (100, 200)), (2, (100,)))
+    ]
+    at = [Figure(figure="p99", of="extend", at=size, low=None, high=None) for size in (100, 200)]
+    low, high = measured(at[0], runs)
+    assert low is not None
+    assert high is not None
+    assert measured(at[1], runs) == (None, None)
+    # and where they tip is at least what all of them held
+    assert measured(Figure(figure="tips", low=None, high=None), runs) == (100.0, None)
+
+
+def test_a_copied_run_is_added_once_with_a_caution(tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(KEPT / "etcd", tmp_path / "backup"))
+    added = add_entry(tmp_path, "etcd-copied", [KEPT / "etcd", copy])
+    assert [path.name for path in added.draft.parent.glob("*.digest")] == ["run-1.digest"]
+    (line,) = added.copies
+    assert line.endswith(f"{copy} is a copy of {KEPT / 'etcd'}: the run counts once")
 
 
 def figure(**fields: object) -> Change:
