@@ -1,17 +1,20 @@
 """Builds a trend's document: a plain, versioned dictionary, which is the JSON format. Other formats render it.
 
 Latencies are in microseconds, moments in seconds since the epoch. A figure's `values` and `levels` have one entry per
-run, None for a run without it. `at`, `earliest` and `latest` of a change count the runs from 0.
+run, None for a run without it. `bounds` of tipping points say which values are the least or the most they may be, and
+the ratio of a change of these is None. `at`, `earliest` and `latest` of a change count the runs from 0.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from tippingpoint import __version__
+from tippingpoint.compare.reach import Reach
 from tippingpoint.compare.sentence import times
+from tippingpoint.compare.trend.changes import Change
 from tippingpoint.compare.trend.history import FEWEST, FigureChange, History, Trend
 from tippingpoint.compare.trend.series import LIMIT, Figure
 from tippingpoint.report import figures
@@ -80,13 +83,17 @@ def _sentence(trend: Trend) -> str:
 def _words(history: History, told: FigureChange) -> str:
     """Say what changed: extend p99 at 4000 leases rose 1.12x (95 %: 1.08x to 1.16x) with RUN, as did release: A / B."""
     change = told.change
-    rose = "rose" if change.ratio > 1 else "fell"
-    span = f"95 %: {times(change.low)} to {times(change.high)}"
-    where = history.names[change.at]
+    rose = "rose" if change.moved > 0 else "fell"
+    where = f"with {history.names[change.at]}"
     if change.latest > change.earliest:
-        where = f"a run from {history.names[change.earliest]} to {history.names[change.latest]}"
+        span = f"from {history.names[change.earliest]} to {history.names[change.latest]}"
+        where = f"over many runs, {span}" if change.drifts else f"with a run {span}"
     why = f", where this changed too: {'; '.join(told.with_it)}" if told.with_it else ""
-    return f"{_what(history, told.figure)} {rose} to {times(change.ratio)} ({span}) with {where}{why}."
+    if told.before is not None and told.after is not None:
+        after, before = (reach.said(history.unit, several=True) for reach in (told.after, told.before))
+        return f"{_what(history, told.figure)} {rose} {where}{why}: runs {after}; earlier ones {before}."
+    span = f"95 %: {times(change.low)} to {times(change.high)}"
+    return f"{_what(history, told.figure)} {rose} to {times(change.ratio)} ({span}) {where}{why}."
 
 
 def _what(history: History, figure: Figure) -> str:
@@ -127,24 +134,44 @@ def _figure(history: History, figure: Figure) -> dict[str, Any]:
         "measure": figure.measure,
         "unit": figure.unit,
         "values": list(figure.measured.values),
+        "bounds": [_bound(reach) for reach in figure.reaches],
         "levels": _levels(figure.measured.values, sorted(changes, key=lambda change: change.at)),
         "changed": bool(changes),
     }
 
 
-def _levels(values: Sequence[float | None], changes: Sequence[Any]) -> list[float | None]:
-    """Return the level that each run belongs to; None everywhere without a change."""
+def _bound(reach: Reach | None) -> Literal["least", "most"] | None:
+    """Tell whether a value is only the least or the most that it may be."""
+    if reach is None or not reach.bounded:
+        return None
+    return "least" if reach.broken is None else "most"
+
+
+def _levels(values: Sequence[float | None], changes: Sequence[Change]) -> list[float | None]:
+    """Return the level that each run belongs to, or is on its way to; None everywhere without a change."""
     if not changes:
         return [None] * len(values)
     levels: list[float | None] = []
     for place in range(len(values)):
         passed = [change for change in changes if change.at <= place]
-        levels.append(passed[-1].after if passed else changes[0].before)
+        last = passed[-1] if passed else None
+        if last is not None and last.drifts and place < last.latest:
+            share = (place - last.at + 1) / (last.latest - last.at + 1)
+            levels.append(last.before * last.ratio**share)
+        else:
+            levels.append(last.after if last is not None else changes[0].before)
     return levels
 
 
 def _change(history: History, told: FigureChange) -> dict[str, Any]:
     change = told.change
+    bounded = told.before is not None or told.after is not None
+    before, after = (
+        (reach.words(history.unit) if reach is not None else "unknown")
+        if bounded
+        else _shown(history, told.figure, value)
+        for reach, value in ((told.before, change.before), (told.after, change.after))
+    )
     return {
         "words": _words(history, told),
         "what": _what(history, told.figure),
@@ -154,17 +181,25 @@ def _change(history: History, told: FigureChange) -> dict[str, Any]:
         "at": change.at,
         "earliest": change.earliest,
         "latest": change.latest,
-        "before": _shown(history, told.figure, change.before),
-        "after": _shown(history, told.figure, change.after),
-        "ratio": change.ratio,
-        "low": change.low,
-        "high": change.high,
+        "since": _since(history, change),
+        "drifts": change.drifts,
+        "before": before,
+        "after": after,
+        "ratio": None if bounded else change.ratio,
+        "low": None if bounded else change.low,
+        "high": None if bounded else change.high,
         "worse": told.worse,
         "stands": told.stands,
         "regresses": told.regresses,
         "with_it": list(told.with_it),
         "reason": told.reason,
     }
+
+
+def _since(history: History, change: Change) -> str:
+    if not change.drifts:
+        return history.names[change.at]
+    return f"many runs, {history.names[change.at]} to {history.names[change.latest]}"
 
 
 def _shown(history: History, figure: Figure, value: float) -> str:

@@ -23,12 +23,14 @@ NARROWED = [(500, True), (1000, True), (2000, True), (4000, False)] + [
 """The loads of a search for a limit between 3,000 and 3,200, and whether they held."""
 
 
-def write_search(directory: Path, loads: Sequence[tuple[int, bool | None]], **find: Any) -> Path:
+def write_search(
+    directory: Path, loads: Sequence[tuple[int, bool | None]], seed: int = 1, **find: Any
+) -> Path:
     """Write a run whose search tried these loads, ten seconds each; None for a probe that says nothing."""
     plan = {**_PLAN, "find": {**_FIND, **find}}
     stages = [MadeStage(load, kind="find") for load, _ in loads]
     events = [_probe(number, load, held) for number, (load, held) in enumerate(loads, start=1)]
-    return write_run(directory, stages, plan=plan, events=events)
+    return write_run(directory, stages, plan=plan, events=events, seed=seed)
 
 
 def _probe(number: int, load: int, held: bool | None) -> dict[str, Any]:

@@ -5,14 +5,17 @@ segmentation: A. B. Olshen, E. S. Venkatraman et al., Biostatistics 5 (2004) 557
 a change is counted in permutations of the order of the runs. The largest of all series is what counts (P. H. Westfall
 and S. S. Young, Resampling-Based Multiple Testing, 1993). So the answer holds for any scatter of the runs, and for all
 series of a call together.
+
+A level that moves slowly looks like several steps. So each row of changes in one direction is compared with a slow way
+from one level to another, by Schwarz's criterion (Annals of Statistics 6 (1978) 461): what a model may choose counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import exp, log, sqrt
 from statistics import NormalDist
 
@@ -35,6 +38,8 @@ _ROWS = 64
 _SIDE = NormalDist().inv_cdf(0.975)
 _PLAUSIBLE = 3.84
 """By how much twice the log likelihood may fall in a 95 % interval of one parameter (chi-squared, 1 df)."""
+DRIFT = 5
+"""The fewest runs, from one to the next, over which a level is said to drift."""
 _FINEST = 1e-12
 """The least variance of logarithms: histograms and intervals are never as exact."""
 
@@ -47,6 +52,8 @@ class Measured:
     """One value for each run; None for a run without one."""
     errors: Sequence[float]
     """The standard errors of the logarithms of the values, as far as they are known, else 0."""
+    placed: Sequence[float | None] | None = None
+    """Where each run is among the others, from -1 to 1, if values are bounds: then changes are those of this."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +61,10 @@ class Change:
     """One change of the level of a series. Places count the runs, from 0."""
 
     at: int
-    """The first run of the new level."""
+    """The first run of the new level; of a drift the first that is on its way there."""
     earliest: int
     latest: int
-    """The runs between which the new level begins, with 95 % confidence."""
+    """The runs between which the new level begins, with 95 % confidence; of a drift the first and the last."""
     before: float
     after: float
     """The geometric means of the neighbouring levels."""
@@ -65,6 +72,10 @@ class Change:
     low: float
     high: float
     """`after` as a multiple of `before`, and its 95 % interval."""
+    moved: float
+    """How far the level moved up: a difference of logarithms, or of what is `placed`."""
+    drifts: bool = False
+    """Whether it moved slowly, over many runs, and not with one."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +85,8 @@ class _Part:
     logs: FloatArray
     floor: float
     """The variance of a measurement, as far as it is known by itself."""
+    shown: FloatArray | None = None
+    """The logarithms of what is shown, if `logs` are places of runs among each other."""
 
 
 def find_changes(series: Sequence[Measured]) -> list[list[Change]]:
@@ -96,10 +109,13 @@ def find_changes(series: Sequence[Measured]) -> list[list[Change]]:
 
 
 def _part(one: Measured, places: Sequence[int]) -> _Part:
-    values = [value for value in one.values if value is not None]
+    logs = np.log(np.asarray([one.values[place] for place in places], dtype=np.float64))
+    if one.placed is not None:
+        placed = [one.placed[place] or 0.0 for place in places]
+        return _Part(np.asarray(placed, dtype=np.float64), _FINEST, logs)
     errors = [one.errors[place] for place in places]
     floor = float(np.mean(np.square(errors))) if errors else 0.0
-    return _Part(np.log(np.asarray(values, dtype=np.float64)), max(floor, _FINEST))
+    return _Part(logs, max(floor, _FINEST))
 
 
 def _null(part: _Part, orders: Sequence[NDArray[np.int64]], places: Sequence[int]) -> FloatArray:
@@ -190,7 +206,14 @@ def _changes(part: _Part, edges: Sequence[int], places: Sequence[int]) -> list[C
         if sure[least] > 0:
             break
         kept = [*kept[: least + 1], *kept[least + 2 :]]
-    return _between(part, kept, places)
+    found = _between(part, kept, places)
+    if part.shown is not None:  # by what the runs of each level show, which may be bounds
+        shown = _between(_Part(part.shown, part.floor), kept, places)
+        found = [
+            replace(one, before=said.before, after=said.after, ratio=said.ratio, low=said.low, high=said.high)
+            for one, said in zip(found, shown, strict=True)
+        ]
+    return _with_drifts(part, kept, places, found)
 
 
 def _sureness(change: Change) -> float:
@@ -198,6 +221,73 @@ def _sureness(change: Change) -> float:
     size, least = abs(log(change.ratio)), min(abs(log(change.low)), abs(log(change.high)))
     certain = (change.low > 1) == (change.high > 1)
     return least if certain and size >= log(1 + SMALLEST) else size - 10.0
+
+
+def _with_drifts(
+    part: _Part, kept: Sequence[int], places: Sequence[int], found: Sequence[Change]
+) -> list[Change]:
+    """Return the changes, with one drift instead of neighbouring ones that are better explained by it."""
+    told: list[Change] = []
+    for _, group in groupby(range(len(found)), key=lambda number: found[number].moved > 0):
+        numbers = list(group)
+        edges = kept[numbers[0] : numbers[-1] + 3]
+        drift = _drift(part, edges, places)
+        told += [drift] if drift is not None else [found[number] for number in numbers]
+    return told
+
+
+def _drift(part: _Part, edges: Sequence[int], places: Sequence[int]) -> Change | None:
+    """Return the drift that explains the levels which begin at `edges` better than steps between them; else None."""
+    first, last = edges[0], edges[-1]
+    logs = part.logs[first:last]
+    count = len(logs)
+    if count <= DRIFT + 1:
+        return None
+    begins, ends, slopes = _slopes(count)
+    across = logs - logs.mean()
+    turned = (slopes @ across) ** 2 / (slopes**2).sum(axis=1)
+    best = int(np.argmax(turned))
+    steps = sum(_squares(part.logs[one:other]) for one, other in pairwise(edges))
+    line = float(across @ across) - float(turned[best])
+    least = count * part.floor
+
+    def criterion(squares: float, chosen: int) -> float:
+        return count * log(max(squares, least) / count) + chosen * log(count)
+
+    # A step has a level after it and a place; a line has two levels, a begin and an end.
+    if criterion(line, 4) >= criterion(steps, 2 * (len(edges) - 2) + 1):
+        return None
+    slope = slopes[best]
+    shown = (part.shown if part.shown is not None else part.logs)[first:last]
+    spread, free = float(slope @ slope), max(1, count - 4)
+    by = float(slope @ shown) / spread
+    left = float(np.sum((shown - shown.mean() - by * slope) ** 2)) / free
+    error = _student(free) * sqrt(max(left, part.floor) / spread)
+    before = float(shown.mean()) + by * float(slope.min())
+    begin = places[first + int(begins[best]) + 1]
+    return Change(
+        at=begin,
+        earliest=begin,
+        latest=places[first + int(ends[best])],
+        before=exp(before),
+        after=exp(before + by),
+        ratio=exp(by),
+        low=exp(by - error),
+        high=exp(by + error),
+        moved=float(slope @ logs) / spread,
+        drifts=True,
+    )
+
+
+def _slopes(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]:
+    """Return the last places before and the first after all slow ways from one level to another, and these ways.
+
+    A way rises by 1 and has a mean of 0.
+    """
+    begins, ends = np.triu_indices(count, DRIFT)
+    ways = (np.arange(count)[np.newaxis, :] - begins[:, np.newaxis]) / (ends - begins)[:, np.newaxis]
+    ways = np.clip(ways, 0.0, 1.0)
+    return begins, ends, ways - ways.mean(axis=1, keepdims=True)
 
 
 def _between(part: _Part, kept: Sequence[int], places: Sequence[int]) -> list[Change]:
@@ -221,6 +311,7 @@ def _between(part: _Part, kept: Sequence[int], places: Sequence[int]) -> list[Ch
                 ratio=exp(after - before),
                 low=exp(after - before - error),
                 high=exp(after - before + error),
+                moved=after - before,
             )
         )
     return found

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import log
 from pathlib import Path
 from typing import Literal
 
 from tippingpoint.analysis.analyse import Analysis, analyse
 from tippingpoint.compare.names import Named, differences, short_names
+from tippingpoint.compare.reach import Reach, reach_together
 from tippingpoint.compare.trend.acknowledged import Acknowledged
 from tippingpoint.compare.trend.changes import LEAST, Change, find_changes
 from tippingpoint.compare.trend.series import Figure, figures_of
 from tippingpoint.errors import UserError
+from tippingpoint.rundir.copies import without_copies
 from tippingpoint.rundir.manifest import FILE, Manifest
 from tippingpoint.rundir.results import RunData, load_run
 
@@ -38,6 +39,10 @@ class FigureChange:
     """What else changed between the runs where the new level may begin: release, plan, machine."""
     reason: str
     """Why somebody accepted it; empty if nobody did."""
+    before: Reach | None = None
+    """Of a tipping point that is known by bounds: how far the runs before it came. Else None."""
+    after: Reach | None = None
+    """How far the runs of its new level came; None if there are no bounds, or it drifts to the end."""
 
     @property
     def regresses(self) -> bool:
@@ -75,7 +80,7 @@ class Trend:
     order: Order
     histories: tuple[History, ...]
     left_out: tuple[str, ...]
-    """One line for each run that says nothing of a target, with the reason."""
+    """One line for each run that says nothing of a target, with the reason, and for each copy of a run."""
 
     @property
     def regressed(self) -> bool:
@@ -103,12 +108,13 @@ def trend_of(
     """Return the trend of these runs.
 
     Runs are grouped by kind of target and plan. They are ordered by their begin, or by the target's release and then by
-    their begin. A run whose verdict is withheld or failed says nothing of its target, and is left out. `read` may show
-    progress while it hands on the directories. Raises UserError for a directory that is no run.
+    their begin. A run whose verdict is withheld or failed says nothing of its target, and is left out. So are copies of
+    a run. `read` may show progress while it hands on the directories. Raises UserError for a directory that is no run.
     """
-    left_out: list[str] = []
     groups: dict[tuple[str, str, str], list[Analysis]] = {}
-    newest = sorted(directories, key=lambda path: Manifest.load(path).started)[-MOST:]
+    manifests = {path: Manifest.load(path) for path in directories}
+    once, left_out = without_copies(manifests.items())
+    newest = sorted(once, key=lambda path: manifests[path].started)[-MOST:]
     for directory in read(newest):
         run = load_run(directory)
         if why := _silent(run):
@@ -153,9 +159,9 @@ def _history(analyses: Sequence[Analysis], acknowledged: Acknowledged) -> Histor
     figures = figures_of(analyses)
     found = find_changes([figure.measured for figure in figures])
     changes = [
-        _told(figure, change, of_figure[number:], runs, acknowledged)
+        _told(figure, of_figure, number, runs, acknowledged)
         for figure, of_figure in zip(figures, found, strict=True)
-        for number, change in enumerate(of_figure)
+        for number in range(len(of_figure))
     ]
     first = runs[0].manifest
     return History(
@@ -165,32 +171,47 @@ def _history(analyses: Sequence[Analysis], acknowledged: Acknowledged) -> Histor
         runs=tuple(runs),
         names=tuple(short_names([Named.of_run(run) for run in runs])),
         figures=tuple(figures),
-        changes=tuple(sorted(changes, key=lambda told: (not told.regresses, -abs(log(told.change.ratio))))),
+        changes=tuple(sorted(changes, key=lambda told: (not told.regresses, -abs(told.change.moved)))),
     )
 
 
 def _told(
     figure: Figure,
-    change: Change,
-    since: Sequence[Change],
+    changes: Sequence[Change],
+    number: int,
     runs: Sequence[RunData],
     acknowledged: Acknowledged,
 ) -> FigureChange:
-    """`since` are the changes of the figure from this one on."""
-    now = since[-1].after / change.before
-    rose = change.ratio > 1
+    """Return what is known about one of a figure's changes."""
+    change = changes[number]
+    since = changes[number:]
     places = range(change.earliest, change.latest + 1)
     reasons = (acknowledged.runs.get(runs[place].manifest.id, "") for place in places)
+    begin = _end(changes[number - 1]) if number else 0
+    until = changes[number + 1].at if len(since) > 1 else len(runs)
+    before, after = figure.reaches[begin : change.at], figure.reaches[_end(change) : until]
+    bounded = any(reach is not None and reach.bounded for reach in (*before, *after))
+    what = (line for place in places for line in _what_changed(runs[place - 1], runs[place]))
     return FigureChange(
         figure=figure,
         change=change,
-        worse=rose == figure.more_is_worse,
-        stands=log(now) / log(change.ratio) >= 0.5,
-        with_it=tuple(
-            dict.fromkeys(line for place in places for line in _what_changed(runs[place - 1], runs[place]))
-        ),
+        worse=(change.moved > 0) == figure.more_is_worse,
+        stands=sum(one.moved for one in since) / change.moved >= 0.5,
+        with_it=() if change.drifts else tuple(dict.fromkeys(what)),
         reason=next((reason for reason in reasons if reason), ""),
+        before=_together(before) if bounded else None,
+        after=_together(after) if bounded else None,
     )
+
+
+def _end(change: Change) -> int:
+    """Return the first run that has the new level."""
+    return change.latest if change.drifts else change.at
+
+
+def _together(reaches: Sequence[Reach | None]) -> Reach | None:
+    known = [reach for reach in reaches if reach is not None]
+    return reach_together(known) if known else None
 
 
 def _what_changed(before: RunData, after: RunData) -> list[str]:

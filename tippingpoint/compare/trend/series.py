@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import isfinite, log, sqrt
 
 from tippingpoint.analysis.analyse import Analysis
 from tippingpoint.analysis.confidence import percentile_interval
 from tippingpoint.analysis.latency import freed_costs
-from tippingpoint.compare.reach import reach_of
+from tippingpoint.compare.reach import Reach, reach_of
 from tippingpoint.compare.trend.changes import LEAST, Measured
 
 LIMIT = "limit"
@@ -19,8 +18,6 @@ PERCENTILES = {"p50": 50.0, "p99": 99.0}
 _ONE_SIGMA = 0.6827
 _SIGMAS = 2 * 1.96
 """Standard errors in the width of a 95 % interval."""
-_UNIFORM = sqrt(12)
-"""The width of a uniform distribution in its standard deviations: a ladder says only between which loads it tips."""
 _LEAST_SAMPLES = 20
 """With fewer operations a percentile says little."""
 
@@ -39,12 +36,15 @@ class Figure:
     """The unit of costs; of tipping points that of loads."""
     more_is_worse: bool
     measured: Measured
+    reaches: Sequence[Reach | None] = ()
+    """Of the tipping point, how far each run came; None for a run that does not show it. Empty for other figures."""
 
 
 def figures_of(runs: Sequence[Analysis]) -> list[Figure]:
     """Return the series of these runs, in their order; each has a value in as many runs as two levels need."""
     unit = runs[0].run.manifest.load_unit if runs else ""
-    found = [Figure("", None, LIMIT, unit, False, _each(runs, _limit))]
+    reaches = [_reach(analysis) for analysis in runs]
+    found = [Figure("", None, LIMIT, unit, False, _limits(runs, reaches), reaches)]
     keys = {
         (operation, stage.size)
         for analysis in runs
@@ -85,24 +85,50 @@ def _each(runs: Sequence[Analysis], read: _Read) -> Measured:
     )
 
 
-def _limit(analysis: Analysis) -> tuple[float, float] | None:
-    """Return where a run tips: of a search its limit, of a ladder the middle of the two loads around it.
-
-    If no load broke, it is what a next step of the ladder, as wide as the last one, would say at least.
-    """
+def _reach(analysis: Analysis) -> Reach | None:
+    """Return how far a run came; None if it does not show where it tips, nor any bound of that."""
     if analysis.found is not None:
         answer = analysis.found.answer
-        if answer.limit is None or not isfinite(answer.high) or answer.low <= 0:
-            return None
-        return answer.limit, log(answer.high / answer.low) / _SIGMAS
-    reach = reach_of(analysis)
-    sizes = sorted({stage.size for stage in analysis.run.stages if stage.is_step and stage.size > 0})
-    if reach.doubt or not sizes:
-        return None
-    step = min((after / before for before, after in pairwise(sizes)), default=2.0)
-    low = reach.held if reach.held else (reach.broken or 0) / step
-    high = reach.broken if reach.broken is not None else low * step
-    return (sqrt(low * high), log(high / low) / _UNIFORM) if 0 < low < high else None
+        held = answer.low if answer.low > 0 else None
+        reach = Reach(held, analysis.found.broken, answer.drifts, "limit", extent="the largest that was held")
+    else:
+        reach = reach_of(analysis)
+    known = reach.held or reach.broken
+    return reach if known and not reach.doubt else None
+
+
+def _limits(runs: Sequence[Analysis], reaches: Sequence[Reach | None]) -> Measured:
+    """Return where runs tip: limits that searches found, or else the middle of the loads around it, or a bound.
+
+    A bound, and a ladder of other loads, say only of some runs which one tips lower. So each run is placed by the
+    share of the others that tip lower for certain less that of those that tip higher: the scores of Gehan's generalised
+    Wilcoxon test (Biometrika 52 (1965) 203).
+    """
+    limits = [analysis.found.answer.limit if analysis.found is not None else None for analysis in runs]
+    known = [reach for reach in reaches if reach is not None]
+    found = [limit for limit, reach in zip(limits, reaches, strict=True) if reach is not None]
+    if all(limit is not None for limit in found) and not any(reach.bounded for reach in known):
+        return Measured(
+            [limit if reach is not None else None for limit, reach in zip(limits, reaches, strict=True)],
+            [log((reach.broken or 1) / (reach.held or 1)) / _SIGMAS if reach else 0.0 for reach in reaches],
+        )
+    values: list[float | None] = []
+    placed: list[float | None] = []
+    for reach in reaches:
+        if reach is None:
+            values.append(None)
+            placed.append(None)
+            continue
+        low, high = reach.held or reach.broken or 0.0, reach.broken or reach.held or 0.0
+        values.append(sqrt(low * high))
+        lower = sum(_tips_lower(other, reach) for other in known)
+        higher = sum(_tips_lower(reach, other) for other in known)
+        placed.append((lower - higher) / max(1, len(known) - 1))
+    return Measured(values, [0.0] * len(runs), placed)
+
+
+def _tips_lower(one: Reach, other: Reach) -> bool:
+    return one.broken is not None and other.holds(one.broken) is True
 
 
 def _latency(operation: str, size: float, measure: str) -> _Read:

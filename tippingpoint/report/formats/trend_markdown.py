@@ -34,10 +34,10 @@ def _history(history: dict[str, Any]) -> str:
     rows = [
         [
             change["what"],
-            change["name"],
+            change["since"],
             change["before"],
             change["after"],
-            f"{times(change['ratio'])} ({times(change['low'])} to {times(change['high'])})",
+            _change(change),
             _state(change),
             "; ".join(change["with_it"]) or "nothing known",
         ]
@@ -46,6 +46,12 @@ def _history(history: dict[str, Any]) -> str:
     header = ["figure", "since", "before", "after", "change", "state", "changed with it"]
     body = table(header, rows, text=(0, 1, 5, 6)) or "No figure changed its level."
     return section(plain(f"{history['target']}: {history['plan']}"), f"{plain(watched)}\n\n{body}")
+
+
+def _change(change: dict[str, Any]) -> str:
+    if change["ratio"] is None:
+        return "lower" if change["worse"] else "higher"
+    return f"{times(change['ratio'])} ({times(change['low'])} to {times(change['high'])})"
 
 
 def _state(change: dict[str, Any]) -> str:

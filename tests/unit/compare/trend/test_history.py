@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from tests.unit.made.searches import NARROWED, write_search
 from tests.unit.made.synthetic import STARTED, MadeStage, write_run
 from tippingpoint.cli.program import main
 from tippingpoint.compare.trend.acknowledged import FILE, Acknowledged
-from tippingpoint.compare.trend.history import Trend, runs_below, trend_of
+from tippingpoint.compare.trend.history import FigureChange, Trend, runs_below, trend_of
 from tippingpoint.errors import UserError
 from tippingpoint.report import write_trend
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
@@ -98,7 +99,7 @@ def test_runs_of_other_plans_have_a_history_of_their_own(tmp_path: Path) -> None
 
 def test_searches_are_followed_by_their_limits(tmp_path: Path) -> None:
     for number in range(6):
-        write_search(tmp_path / f"search-{number}", NARROWED)
+        write_search(tmp_path / f"search-{number}", NARROWED, seed=number)
     found = read(tmp_path)
     figures = [figure for history in found.histories for figure in history.figures]
     assert [figure.measure for figure in figures] == ["limit"]
@@ -169,3 +170,99 @@ def test_a_damaged_file_of_acknowledgements_is_refused_in_one_line(tmp_path: Pat
     (tmp_path / FILE).write_text("no JSON")
     with pytest.raises(UserError, match=r"acknowledged: .*: expected a readable acknowledged\.json"):
         Acknowledged.load(tmp_path)
+
+
+# ---- bounds, drifts and copies ---------------------------------------------------------------------
+
+
+def write_ladder(directory: Path, number: int, sizes: tuple[int, ...], breaks: int | None = None) -> Path:
+    """Write a run of one day, which loses leases from a load on."""
+    stages = [
+        MadeStage(size, failures={"extend.lost": 60} if breaks is not None and size >= breaks else {}, hold=4)
+        for size in sizes
+    ]
+    return write_run(directory / f"run-{number:02}", stages, seed=number + 1, started=STARTED + number * DAY)
+
+
+def limits(trend: Trend) -> list[FigureChange]:
+    return [told for history in trend.histories for told in history.changes if told.figure.measure == "limit"]
+
+
+def test_a_shorter_ladder_is_no_lower_tipping_point(tmp_path: Path) -> None:
+    # given ten runs that hold 800, and then ten of a ladder to 400, which hold that
+    for number in range(20):
+        write_ladder(tmp_path, number, (200, 400, 800) if number < 10 else (200, 400))
+    trend = read(tmp_path)
+    assert limits(trend) == []
+    assert not trend.regressed
+    (figure,) = [
+        one
+        for one in json.loads(write_trend(trend, "json"))["histories"][0]["figures"]
+        if one["measure"] == "limit"
+    ]
+    assert figure["bounds"] == ["least"] * 20
+
+
+def test_a_tipping_point_that_falls_below_what_was_held_is_told_without_a_ratio(tmp_path: Path) -> None:
+    # given ten runs that hold all of a ladder, and ten of which nine break at its second load
+    for number in range(20):
+        write_ladder(tmp_path, number, (200, 400, 800), breaks=400 if number > 10 else None)
+    trend = read(tmp_path)
+    (told,) = limits(trend)
+    assert (told.worse, told.regresses) == (True, True)
+    assert told.change.earliest <= 11 <= told.change.latest
+    document = json.loads(write_trend(trend, "json"))
+    (change,) = [one for one in document["histories"][0]["changes"] if one["measure"] == "limit"]
+    assert (change["ratio"], change["low"], change["high"]) == (None, None, None)
+    assert change["words"].startswith("The tipping point fell with ")
+    assert change["words"].endswith(
+        ": runs tip at 200 to 400 leases; earlier ones held 800 leases, the largest tried."
+    )
+    for form in ("md", "html"):
+        assert "held 800 leases, the largest tried" in write_trend(trend, form)  # type: ignore[arg-type]
+
+
+def test_a_slow_drift_is_told_over_many_runs(tmp_path: Path) -> None:
+    # given calls that take longer with each run
+    random = np.random.default_rng(3)
+    for number in range(24):
+        extend = 2.0 * float(np.exp(0.03 * number + 0.01 * random.normal()))
+        write_run(
+            tmp_path / f"run-{number:02}",
+            [MadeStage(1000, extend_ms=extend, hold=4)],
+            seed=number + 1,
+            started=STARTED + number * DAY,
+        )
+    trend = read(tmp_path)
+    assert trend.regressed
+    (told,) = [one for one in trend.histories[0].changes if one.figure.measure == "p50"]
+    assert told.change.drifts
+    assert told.with_it == ()
+    assert told.change.low < float(np.exp(0.03 * 23)) < told.change.high
+    document = json.loads(write_trend(trend, "json"))
+    (words,) = [one["words"] for one in document["histories"][0]["changes"] if one["measure"] == "p50"]
+    assert " over many runs, from " in words
+    assert " with " not in words
+    for form in ("md", "html"):
+        assert "many runs, " in write_trend(trend, form)  # type: ignore[arg-type]
+
+
+def test_a_copied_run_counts_once_with_a_caution(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # given a history without a change, whose last run is slow
+    write_history(tmp_path, ["3.5.16"] * 15 + ["3.5.17"], slow=("3.5.17",))
+    assert command(capsys, "trend", tmp_path)[0] == 0
+    # when somebody copies the slow one, and the copy lies beside it or is named
+    copy = Path(shutil.copytree(tmp_path / "run-15", tmp_path / "run-15-backup"))
+    shutil.copytree(copy, tmp_path / "a-backup")
+    # then it counts once
+    code, out, _ = command(capsys, "trend", tmp_path)
+    assert code == 0
+    trend = read(tmp_path)
+    (history,) = trend.histories
+    assert len(history.runs) == 16
+    run = Manifest.load(copy).id
+    assert [line.partition(":")[0] for line in trend.left_out] == [run, run]
+    assert all("is a copy of" in line and "counts once" in line for line in trend.left_out)
+    assert out.count("counts once") == 2
+    # a path that is named twice is no copy
+    assert trend_of([copy, copy, tmp_path / "run-00"], Acknowledged()).left_out == ()
