@@ -101,3 +101,31 @@ def test_what_is_known_only_roughly_has_to_change_by_more() -> None:
 def test_too_few_runs_tell_nothing(runs: int) -> None:
     values: list[float | None] = [1.0, 2.0, 4.0][:runs]
     assert changes_of(values) == [[]]
+
+
+def test_a_step_is_told_as_a_step_and_a_line_as_a_drift() -> None:
+    # given histories of which some are slower from one run on, and some by as much slowly, in the middle or all along
+    places = np.arange(RUNS)
+    shapes = {
+        "step": 1.0 * (places >= 20),
+        "line": places / (RUNS - 1),
+        "way": np.clip((places - 12) / 15, 0, 1),
+    }
+    drifting: dict[str, list[bool]] = {}
+    for name, shape in shapes.items():
+        for seed in range(12):
+            factors = np.exp(np.log(1.3) * shape)
+            values: list[float | None] = [
+                (value or 0.0) * float(by) for value, by in zip(scattered(seed, 0.02), factors, strict=True)
+            ]
+            (changes,) = changes_of(values)
+            drifting.setdefault(name, []).append(any(change.drifts for change in changes))
+            assert all(change.moved > 0 for change in changes)
+            if drifting[name][-1]:
+                (drift,) = changes
+                assert drift.ratio == pytest.approx(1.3, abs=0.06)
+                assert drift.latest - drift.earliest >= 4
+    # then nearly all are told for what they are
+    assert sum(drifting["step"]) <= 1
+    assert sum(drifting["line"]) >= 11
+    assert sum(drifting["way"]) >= 10
