@@ -36,6 +36,9 @@ _HOST = rf"([^|]+)\\|.*|\\|([^|]+)\\|.*|\\|\\|({_LOOPBACK}.*)|\\|\\|(.*?)(?::[0-
 """Matches the host in `host|juju_unit|instance` of a series by one of four groups; the others are empty."""
 _HOST_READ = re.compile(_HOST.replace("\\\\", "\\"))
 _NAMING = ("host", "juju_unit", "instance")
+_SCRAPE = ("job", "metrics_path", "prometheus", "prometheus_replica", "replica")
+"""The labels that distinguish scrapes of one thing: by two jobs, at two paths, by each Prometheus of a pair. Pairs have
+labels of any name; these are those of Prometheus' operator and of Thanos. No metric of a pack has one of its own."""
 _VARIABLE = re.compile(r"\$([a-z_]+)")
 _NO_YAML = (
     yaml.YAMLError,
@@ -170,15 +173,18 @@ class Pack(_Fields):
 def by_host(expr: str, over: Over, by: Sequence[str] = ("host",), selector: str = "") -> str:
     """Return PromQL that aggregates, with `over`, the series of an expression that share the labels `by`.
 
-    The label `host` is defined at the top of this module.
+    The label `host` is defined at the top of this module. Sums are made within a job: two jobs of one host are taken as
+    two views of the same thing, of which the larger counts.
     """
-    of_scrape = ", ".join((*_NAMING, *by[1:]))
+    within = tuple(label for label in _SCRAPE if label not in by) if over == "sum" else ()
     # Aggregate within each scrape first: naming the host of every series, such as every core, takes ten times as long.
+    of_scrape = ", ".join((*_NAMING, *by[1:], *within))
     scraped = f"{over} by ({of_scrape}) ({expr.replace('$selector', selector)})"
     labels = ", ".join(f'"{label}"' for label in _NAMING)
     joined = f'label_join({scraped}, "host", "|", {labels})'
     named = f'label_replace({joined}, "host", "$1$2$3$4", "host", "{_HOST}")'
-    return f"{over} by ({', '.join(by)}) ({named})"
+    of_host = f"{over} by ({', '.join((*by, *within))}) ({named})"
+    return f"max by ({', '.join(by)}) ({of_host})" if within else of_host
 
 
 def host_of(labels: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@ should, and it can answer what dashboards ask."""
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,35 @@ def test_every_figure_of_a_pack_comes_out_of_recorded_series_as_expected(pack: P
     group = {
         "interval": "15s",
         "input_series": input_series(recorded["series"]),
+        "promql_expr_test": [
+            {"expr": f"round({query}, 0.0001)", "eval_time": "2m", "exp_samples": samples(values, part)}
+            for query, part, values in asked
+        ],
+    }
+    try_rules(tmp_path, [], [group])
+
+
+@pytest.mark.parametrize("again", ["by a second job", "by a pair of Prometheus", "by a job without ports"])
+def test_what_is_scraped_twice_counts_once(pack: Pack, again: str, tmp_path: Path) -> None:
+    # Given series as they were scraped, and all of them once more, as other jobs or another Prometheus label them
+    recorded = recorded_of(pack)
+    series: dict[str, str] = recorded["series"]
+    twice = series | {scraped_again(name, again): values for name, values in series.items()}
+    expected: dict[str, dict[str, float]] = recorded["expect"]
+
+    # When Prometheus's engine evaluates each figure, then it is as large as if it were scraped once. Programs and
+    # targets that have no other name than their job are left out.
+    named_by_job = {"prometheus-targets-down", *(figure.name for figure in PACKS["process"].figures)}
+    asked = [
+        (figure.query(WINDOW_S), figure.part, expected[figure.name])
+        for figure in pack.figures
+        if again == "by a pair of Prometheus" or figure.name not in named_by_job
+    ]
+    if pack.leader:
+        asked.append((pack.leader_query(), "", recorded["leader"]))
+    group = {
+        "interval": "15s",
+        "input_series": input_series(twice),
         "promql_expr_test": [
             {"expr": f"round({query}, 0.0001)", "eval_time": "2m", "exp_samples": samples(values, part)}
             for query, part, values in asked
@@ -127,10 +157,19 @@ def input_series(series: dict[str, str]) -> list[dict[str, str]]:
     return [{"series": name, "values": str(values)} for name, values in series.items()]
 
 
+def scraped_again(series: str, again: str) -> str:
+    """The name of a series as a second scrape has it."""
+    if again == "by a pair of Prometheus":
+        return series.replace("{", '{prometheus_replica="b",', 1)
+    other = re.sub(r'job="([^"]*)"', r'job="\1-again"', series)
+    without_port = re.sub(r'instance="(10\.[0-9.]+):[0-9]+"', r'instance="\1"', other)
+    return without_port if again == "by a job without ports" else other
+
+
 def labels_of(key: str, part: str) -> dict[str, str]:
-    """The labels of `HOST` or `HOST|PART`."""
+    """The labels of `HOST` or `HOST|PART`; a host without a part has no label of it."""
     host, _, of = key.partition("|")
-    return {"host": host, **({part: of} if part else {})}
+    return {"host": host, **({part: of} if of else {})}
 
 
 def samples(values: dict[str, float], part: str) -> list[dict[str, Any]]:

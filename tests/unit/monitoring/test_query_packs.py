@@ -97,9 +97,13 @@ class TestQuery:
     def test_a_query_names_hosts_whoever_scraped_them(self) -> None:
         (figure,) = pack_with().figures
         query = figure.query(60)
-        assert query.startswith("sum by (host) (label_replace(label_join(")
-        assert "sum by (host, juju_unit, instance) (broker_fds{})" in query
+        assert re.search(r"sum by \(host, [a-z_, ]+\) \(label_replace\(label_join\(", query)
+        assert re.search(r"sum by \(host, juju_unit, instance, [a-z_, ]+\) \(broker_fds\{\}\)", query)
         assert '"host", "|", "host", "juju_unit", "instance"' in query
+
+    def test_sums_are_within_a_job_and_the_largest_of_a_host_s_jobs_counts(self) -> None:
+        (figure,) = pack_with().figures
+        assert figure.query(60).startswith("max by (host) (sum by (host, job, ")
 
     def test_a_part_is_told_apart_beside_the_host(self) -> None:
         (figure,) = pack_with({"by": ["host", "vhost"], "over": "max"}).figures
