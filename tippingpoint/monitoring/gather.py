@@ -85,11 +85,21 @@ class _Grid:
     def column(self, sampled: Sampled) -> FloatArray:
         """Return a series' value at each moment; NaN if it is missing or impossible."""
         column = np.full(self.points, np.nan)
-        places = np.rint((sampled.times - self.start) / self.step).astype(np.int64)
-        inside = (places >= 0) & (places < self.points)
+        places, inside = self._places(sampled)
         column[places[inside]] = sampled.values[inside]
         column[~(np.abs(column) < _BEYOND)] = np.nan
         return column
+
+    def places(self, sampled: Sampled, wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return at which moments a series has one of the samples that are wanted."""
+        there = np.zeros(self.points, dtype=np.bool_)
+        places, inside = self._places(sampled)
+        there[places[inside & wanted]] = True
+        return there
+
+    def _places(self, sampled: Sampled) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        places = np.rint((sampled.times - self.start) / self.step).astype(np.int64)
+        return places, (places >= 0) & (places < self.points)
 
 
 def _grid(start: float, end: float, interval: float) -> _Grid:
@@ -409,10 +419,13 @@ class _Gathering:
         if not found:
             nothing = "" if figure.optional else f"no samples: its source is {figure.source}"
             return None, why or nothing
-        data = self._data(pack.name, figure, window if "$window" in figure.expr else 0.0, found, grid, hosts)
+        span = window if "$window" in figure.expr else 0.0
+        data = self._data(pack.name, figure, span, found, grid, hosts)
+        infinite = _infinite(found, grid, span, hosts)
         if not data.series:
-            return None, "no sample is a valid number"
-        return data, f"the smallest of {len(found)} series" if len(found) > MOST_SERIES else ""
+            return None, infinite or "no sample is a valid number"
+        smallest = f"the smallest of {len(found)} series" if len(found) > MOST_SERIES else ""
+        return data, "; ".join(why for why in (smallest, infinite) if why)
 
     def _data(
         self,
@@ -470,6 +483,24 @@ class _Gathering:
             for host, column in offsets.items()
             if np.isfinite(column).any()
         }
+
+
+def _infinite(found: Iterable[Sampled], grid: _Grid, window: float, hosts: Mapping[str, _Scraped]) -> str:
+    """Return which hosts had infinite values, which no run's directory keeps, and when; empty if none had any."""
+    moments: dict[str, NDArray[np.bool_]] = {}
+    for series in found:
+        infinite = grid.places(series, np.isinf(series.values))
+        if infinite.any():
+            host = series.labels.get("host", "")
+            moments[host] = moments.get(host, np.zeros(grid.points, dtype=np.bool_)) | infinite
+    for host in moments.keys() & hosts.keys():
+        moments[host] &= hosts[host].told(grid, window)
+    there = {host: int(where.sum()) for host, where in sorted(moments.items()) if where.any()}
+    if not there:
+        return ""
+    host = max(there, key=lambda each: there[each])
+    more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
+    return f"{host} was infinite at {there[host]} of {grid.points} moments{more}"
 
 
 def _leaders(found: Iterable[Sampled], grid: _Grid, started: float) -> list[tuple[float, str]]:

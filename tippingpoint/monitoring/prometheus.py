@@ -31,7 +31,7 @@ web/api/v1/api.go)."""
 LARGEST_ANSWER = 16 << 20
 """The most bytes of one answer. A sample has about 36 bytes as text and takes 250 while it is read: 110 MB in all."""
 MOST_SAMPLES = 10_000_000
-"""The most samples of one query, over all its answers: 160 MB as arrays."""
+"""The most samples of one query, over all its answers: 160 MB as arrays. The text of labels counts like them."""
 CONNECT_WITHIN = 5.0
 """Seconds for a connection, TLS included."""
 ANSWER_WITHIN = 30.0
@@ -41,6 +41,10 @@ QUERY_WITHIN = 120.0
 _AT_ONCE = 4
 """The most concurrent queries; Prometheus runs 20 (--query.max-concurrency)."""
 _LONGEST_LINE = 300  # characters of a message from Prometheus
+_LONGEST_NUMBER = 40  # characters; Prometheus writes a double with 24 at most
+_SAMPLE = 16  # bytes of a sample, as two doubles
+_SPARSEST = 6  # bytes of an answer for each list or mapping in it; a sample has 17 at least, and a series 26
+_LAST_TIME = 1e12  # seconds, of the year 33658
 _ACCEPTED = "a Prometheus that answers within reach"
 
 
@@ -131,7 +135,7 @@ class Prometheus:
         data = await self._asked("GET", "targets", {"state": "active"})
         try:
             return [_target(entry) for entry in data["activeTargets"]]
-        except (KeyError, TypeError, AttributeError):
+        except (KeyError, TypeError, AttributeError, ValueError):
             raise self._garbage() from None
 
     async def query(self, expr: str, at: float | None = None) -> list[Sampled]:
@@ -164,7 +168,7 @@ class Prometheus:
                     if window == 0:
                         raise self._too_large(LARGEST_ANSWER >> 20, "MiB") from None
                     continue
-                samples += sum(len(series.times) for series in part)
+                samples += sum(_size(series) for series in part)
                 if samples > MOST_SAMPLES:
                     raise self._too_large(MOST_SAMPLES, "samples")
                 for series in part:
@@ -196,10 +200,7 @@ class Prometheus:
     async def _data(self, method: str, path: str, form: Mapping[str, str]) -> dict[str, Any]:
         """Return the `data` of an answer."""
         status, body = await self._answer(method, path, form)
-        try:
-            told: Any = orjson.loads(body)
-        except orjson.JSONDecodeError:
-            told = None
+        told = _read(body)
         match told:
             case {"status": "success", "data": dict()} if status == 200:
                 return cast("dict[str, Any]", told["data"])
@@ -296,6 +297,16 @@ def _tls(ca: Path | None) -> ssl.SSLContext:
         raise UserError("ca", str(ca), "a file of certificates (PEM)") from None
 
 
+def _read(body: bytes) -> Any:
+    """Return an answer's JSON; None for anything else. Empty lists are refused before they take 25 times their text."""
+    if _SPARSEST * (body.count(b"[") + body.count(b"{")) > len(body) + 1000:
+        return None
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None
+
+
 def _moment(seconds: float) -> str:
     return f"{seconds:.3f}"
 
@@ -306,11 +317,28 @@ def _series(entry: dict[str, Any], key: str) -> Sampled:
     labels = entry["metric"]
     if not all(isinstance(value, str) for value in labels.values()):
         raise TypeError
-    times = np.array([time for time, _ in pairs], dtype=np.float64)
-    values = np.array([value for _, value in pairs]).astype(np.float64)
-    if times.ndim != 1 or values.ndim != 1 or not np.all(np.isfinite(times)):
-        raise ValueError
+    times = np.array([_time(time) for time, _ in pairs], dtype=np.float64)
+    values = np.array([_number(value) for _, value in pairs], dtype=np.float64)
     return Sampled(cast("dict[str, str]", labels), times, values)
+
+
+def _time(told: Any) -> float:
+    if not isinstance(told, int | float) or not abs(told) < _LAST_TIME:
+        raise ValueError
+    return float(told)
+
+
+def _number(told: Any) -> float:
+    # One by one: an array of texts would take for each of them what the longest one needs.
+    if not isinstance(told, str) or len(told) > _LONGEST_NUMBER:
+        raise ValueError
+    return float(told)
+
+
+def _size(series: Sampled) -> int:
+    """Return the size of a series in samples."""
+    labels = sum(len(name) + len(value) for name, value in series.labels.items())
+    return len(series.times) + labels // _SAMPLE
 
 
 def _joined(parts: list[Sampled]) -> Sampled:
@@ -324,11 +352,9 @@ def _joined(parts: list[Sampled]) -> Sampled:
 
 
 def _target(entry: dict[str, Any]) -> ScrapedTarget:
-    labels = {str(name): str(value) for name, value in entry["labels"].items()}
-    return ScrapedTarget(
-        str(entry["scrapePool"]),
-        str(entry["scrapeUrl"]),
-        labels,
-        str(entry["health"]),
-        one_line(str(entry["lastError"]), _LONGEST_LINE),
-    )
+    texts = [entry[name] for name in ("scrapePool", "scrapeUrl", "health", "lastError")]
+    labels = entry["labels"]
+    if not all(isinstance(text, str) for text in [*texts, *labels.values()]):
+        raise TypeError
+    job, url, health, error = texts
+    return ScrapedTarget(job, url, labels, health, one_line(error, _LONGEST_LINE))

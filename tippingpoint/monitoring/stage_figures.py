@@ -2,6 +2,8 @@
 
 A figure that is a rate or a percentile of a rate is that of the whole span, and needs two scrapes in it. Any other
 figure is the largest of its samples in the span. A host that was not scraped is never taken as one within its limit.
+Nor is one with an infinite sample, such as Pacemaker's fail count of a resource that could not be started. NaN is no
+sample: exporters and PromQL give it where nothing was observed.
 """
 
 from __future__ import annotations
@@ -210,6 +212,8 @@ class StageFigures:
                 is not None
             ]
             found += values
+            if not why and any(_is_infinite(one, series, host, begin, whole) for series in over_time):
+                why = "had an infinite sample"
             if why or not values:
                 unknown[host] = why or "had no valid sample"
         if not found:
@@ -271,6 +275,18 @@ def _of_series(
         lowest=min([value, *values.tolist()]),
         scrapes=len(good),
     )
+
+
+def _is_infinite(
+    one: Wanted, series: Sampled, host: str, begin: float, whole: Mapping[tuple[str, str], float]
+) -> bool:
+    """Tell whether a series of a host, of the part that is wanted, was infinite in a span that begins then."""
+    of_host, part = _key(one, series)
+    if of_host != host or one.part not in (None, part):
+        return False
+    if one.is_rate:
+        return math.isinf(whole.get((of_host, part), 0.0))
+    return bool(np.isinf(series.values[series.times >= begin]).any())
 
 
 def _error(values: Sequence[float], independent: float) -> float | None:

@@ -43,15 +43,13 @@ def open_session(tls: ssl.SSLContext | bool, unix: Path | None = None) -> aiohtt
 
 async def read_body(response: aiohttp.ClientResponse, largest: int) -> bytes:
     """Return the body of an answer; one of more than `largest` bytes closes the connection and raises TooLarge."""
-    blocks: list[bytes] = []
-    size = 0
+    body = bytearray()  # a list of blocks takes 40 times as much where each has one byte
     async for block in response.content.iter_any():
-        blocks.append(block)
-        size += len(block)
-        if size > largest:
+        body += block
+        if len(body) > largest:
             response.close()
             raise TooLarge(f"{response.url.path}: an answer of more than {largest >> 20} MiB")
-    return b"".join(blocks)
+    return bytes(body)
 
 
 def broken(where: str, problem: aiohttp.ClientError) -> tuple[str, Literal["unreachable", "trust"]]:

@@ -6,8 +6,8 @@ import asyncio
 import json
 import math
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import tracemalloc
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,38 +16,12 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.monitoring.answers import Handler, answering, matrix, success
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.monitoring import prometheus as module
 from tippingpoint.monitoring.prometheus import MOST_POINTS, Prometheus
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 T0 = 1_700_000_000.0
-
-
-def success(data: object) -> web.Response:
-    return web.json_response({"status": "success", "data": data})
-
-
-def matrix(*series: tuple[dict[str, str], list[list[Any]]]) -> dict[str, Any]:
-    return {
-        "resultType": "matrix",
-        "result": [{"metric": labels, "values": values} for labels, values in series],
-    }
-
-
-@asynccontextmanager
-async def answering(handler: Handler) -> AsyncIterator[str]:
-    """A server that answers everything by one function; its URL."""
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", handler)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
 
 
 async def ask(
@@ -299,6 +273,78 @@ async def test_garbage_is_refused(body: bytes) -> None:
 
     with pytest.raises(OperationFailed, match="the answer is garbage"):
         await ask(handler, lambda prometheus: prometheus.query_range("up", T0, T0 + 1, 1))
+
+
+def body_of(values: str, labels: str = "{}") -> bytes:
+    """An answer with one series."""
+    series = f'{{"metric": {labels}, "values": [{values}]}}'
+    return f'{{"status": "success", "data": {{"resultType": "matrix", "result": [{series}]}}}}'.encode()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # one number of 100,000 digits among short ones: an array of texts had 400 kB for each of them
+        body_of(", ".join([f'[1, "{"9" * 100_000}"]', *['[1, "1"]'] * 1000])),
+        body_of(", ".join([*['[1, "1"]'] * 1000, f'["{"1" * 100_000}", "1"]'])),
+        body_of(", ".join(["[]"] * 2_000_000)),
+        body_of(", ".join(["{}"] * 2_000_000)),
+        body_of('[1, "1"]', "{" + ", ".join(f'"a{n}": []' for n in range(1000)) + "}"),
+        body_of('[1e300, "1"]'),
+        body_of("[true, 1]"),
+        body_of('[1, "' + "1" * 41 + '"]'),
+    ],
+    ids=["a long number", "a long time", "lists", "mappings", "labels", "far", "a plain number", "41 digits"],
+)
+async def test_an_answer_is_read_value_by_value_and_takes_no_more_than_a_small_multiple_of_its_size(
+    body: bytes,
+) -> None:
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(body=body)
+
+    # given an answer that is far larger as objects than as text, when it is read, then it is refused in one line
+    tracemalloc.start()
+    try:
+        with pytest.raises(OperationFailed, match="the answer is garbage"):
+            await ask(handler, lambda prometheus: prometheus.query_range("up", T0, T0 + 1, 1))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    # and has taken memory for its bytes as they arrived, not for what they could be made into
+    assert peak < 8 * len(body) + (8 << 20)
+
+
+async def test_labels_count_like_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    # given a Prometheus that answers each part of a range by other series, of long labels and no samples
+    monkeypatch.setattr(module, "MOST_POINTS", 1)
+    monkeypatch.setattr(module, "MOST_SAMPLES", 5000)
+    asked: list[int] = []
+
+    async def handler(_: web.Request) -> web.Response:
+        asked.append(1)
+        return success(matrix(({"a": f"{len(asked):10000}"}, [])))
+
+    # when a long range is asked for, then it ends after so many of them
+    with pytest.raises(OperationFailed, match=r"larger than 5,000 samples: expected fewer series$"):
+        await ask(handler, lambda prometheus: prometheus.query_range("a", T0, T0 + 1000, 1))
+    assert len(asked) == 9
+
+
+async def test_targets_with_texts_that_are_none_are_refused() -> None:
+    # given a target whose last error is nested a thousand times, which Python cannot write out
+    nested = "[" * 1000 + "]" * 1000
+    target = (
+        '{"scrapePool": "a", "scrapeUrl": "b", "labels": {}, "health": "up", "lastError": ' + nested + "}"
+    )
+
+    async def handler(_: web.Request) -> web.Response:
+        padding = " " * 20_000
+        body = f'{{"status": "success", "data": {{"activeTargets": [{target}]}}{padding}}}'
+        return web.Response(body=body.encode())
+
+    with pytest.raises(OperationFailed, match="the answer is garbage"):
+        await ask(handler, lambda prometheus: prometheus.targets())
 
 
 JSON = st.recursive(

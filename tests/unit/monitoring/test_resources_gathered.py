@@ -116,6 +116,26 @@ async def test_a_figure_that_fails_is_missing_and_the_others_are_there() -> None
     assert why.endswith("query processing would load too many samples")
 
 
+async def test_a_host_with_infinite_values_is_missing_by_name_and_not_dropped() -> None:
+    # given a host that is infinite from the middle on, and another that always is
+    async def answer(request: web.Request, query: str) -> web.StreamResponse:
+        if "memory{" not in query:
+            return await sound(request, query)
+        form = await request.post()
+        start, end, step = (float(str(form[name])) for name in ("start", "end", "step"))
+        moments = [start + place * step for place in range(int((end - start) / step) + 1)]
+        half = [(t, "1" if t < STARTED + 240 else "+Inf") for t in moments]
+        return matrix(({"host": "a"}, half), ({"host": "b"}, [(t, "+Inf") for t in moments]))
+
+    # when it is gathered
+    told = await gathered(answer)
+    # then the finite values are there, and what is missing says of whom
+    memory = next(figure for figure in told.figures if figure.name == "memory")
+    assert [series.host for series in memory.series] == ["a"]
+    assert memory.series[0].values.count(None) == 21
+    assert told.missing == [("Made: Memory", "b was infinite at 41 of 41 moments (and 1 more)")]
+
+
 async def test_one_that_is_restarting_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     # given a Prometheus that is not there for the first question of what it scraped
     monkeypatch.setattr(gathering, "AGAIN_AFTER", 0.01)
