@@ -8,13 +8,16 @@ from contextlib import asynccontextmanager
 
 OURS = 1.0
 """Seconds of our own lateness after which a missing answer may be our fault: it may lie unread in the socket."""
+MOST_AGAIN = 3
+"""How often a server is given more time. One that keeps us busy would have it without end."""
 
 
 @asynccontextmanager
 async def answers_within(seconds: float) -> AsyncGenerator[None]:
     """Like asyncio.timeout, for what waits for a server: raises TimeoutError after `seconds`.
 
-    If that is noticed more than OURS too late, the event loop stood still, and the server is given `seconds` more.
+    If that is noticed more than OURS too late, the event loop stood still, and the server is given `seconds` more, at
+    most MOST_AGAIN times.
     """
     loop = asyncio.get_running_loop()
 
@@ -23,12 +26,14 @@ async def answers_within(seconds: float) -> AsyncGenerator[None]:
         return loop.call_at(deadline, look, deadline)
 
     def look(deadline: float) -> None:
-        nonlocal timer
-        if loop.time() - deadline > OURS:
+        nonlocal timer, again
+        if loop.time() - deadline > OURS and again < MOST_AGAIN:
+            again += 1
             timer = wait()
         else:
             limit.reschedule(deadline)
 
+    again = 0
     timer = wait()
     try:
         async with asyncio.timeout(None) as limit:

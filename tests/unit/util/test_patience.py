@@ -50,3 +50,23 @@ async def test_who_does_not_answer_after_a_standstill_either_is_given_up(
     asyncio.get_running_loop().call_soon(time.sleep, 0.3)
     with pytest.raises(TimeoutError):
         await silence(0.01)
+
+
+async def test_who_keeps_us_busy_is_given_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "OURS", 0.02)
+    rounds = 0
+
+    async def busy() -> None:
+        nonlocal rounds
+        while rounds < 50:
+            rounds += 1
+            time.sleep(0.05)  # noqa: ASYNC251 (the loop is to stand still)
+            await asyncio.sleep(0)
+
+    # given a server that answers nothing, and an event loop that is late each time it looks
+    keeping = asyncio.create_task(busy())
+    # when it is waited for, then it has its time a few times more, and no longer
+    with pytest.raises(TimeoutError):
+        await silence(0.01)
+    assert rounds < 25
+    keeping.cancel()

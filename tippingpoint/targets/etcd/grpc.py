@@ -30,7 +30,11 @@ from tippingpoint.targets.etcd.http2 import Connection, Headers, Stream, StreamE
 ) = range(17)
 
 MAX_MESSAGE = 64 << 20
-"""Bytes of the longest message accepted. The longest one expected, LeaseLeases of a million leases, has 11 MB."""
+"""Bytes of the longest message accepted of a list. LeaseLeases of a million leases has 11 MB."""
+LONGEST = 1 << 20
+"""Bytes of the longest message of any other call. The longest ones expected, about a cluster, have some kB."""
+_LONGEST_CODE = 9  # digits
+_PREFIX = 5  # bytes before a message: a flag, and its length
 
 # gRPC's http-grpc-status-mapping document, for answers of a proxy between client and server.
 _OF_HTTP = {
@@ -85,11 +89,13 @@ def framed(message: bytes) -> bytes:
 class Call(Stream):
     """A call under way. Subclasses receive each whole message, then the end once."""
 
-    __slots__ = ("_detail", "_http", "_rest", "_status")
+    __slots__ = ("_detail", "_http", "_longest", "_needed", "_rest", "_status")
 
-    def __init__(self) -> None:
+    def __init__(self, longest: int = LONGEST) -> None:
         super().__init__()
-        self._rest = b""
+        self._longest = longest
+        self._rest: bytearray | None = None
+        self._needed = 0  # bytes of the rest, until they are looked at again
         self._status = ""
         self._detail = ""
         self._http = ""
@@ -110,31 +116,43 @@ class Call(Stream):
                 self._http = value
 
     def on_data(self, data: bytes) -> None:
-        if self._rest:
-            data = self._rest + data
-            self._rest = b""
-        position, size = 0, len(data)
-        while size - position >= 5:
-            length = int.from_bytes(data[position + 1 : position + 5], "big")
-            if data[position] or length > MAX_MESSAGE:
+        if self._rest is not None:
+            self._rest += data
+            self._hold(len(data))
+            if len(self._rest) < self._needed:
+                return
+            data = bytes(self._rest)
+            self._rest = None
+            self._hold(-len(data))
+        position, size, needed = 0, len(data), _PREFIX
+        while size - position >= _PREFIX:
+            length = int.from_bytes(data[position + 1 : position + _PREFIX], "big")
+            if data[position] or length > self._longest:
                 self.cancel()
                 problem = "compressed, which was not offered" if data[position] else f"{length} bytes long"
                 self.on_close(RpcError(INTERNAL, f"the server sent a message {problem}"))
                 return
-            end = position + 5 + length
+            end = position + _PREFIX + length
             if end > size:
+                needed = _PREFIX + length
                 break
-            self.on_message(data[position + 5 : end])
+            self.on_message(data[position + _PREFIX : end])
             if not self.active:
                 return
             position = end
         if position < size:
-            self._rest = data[position:]
+            self._rest, self._needed = bytearray(data[position:]), needed
+            self._hold(size - position)
+
+    def _hold(self, size: int) -> None:
+        if self.connection is not None:
+            self.connection.hold(self, size)
 
     def on_end(self, failure: StreamError | None) -> None:
         if self._status:
-            code = int(self._status) if self._status.isdecimal() else UNKNOWN
-            if code == OK and self._rest:
+            known = self._status.isdecimal() and len(self._status) <= _LONGEST_CODE
+            code = int(self._status) if known else UNKNOWN
+            if code == OK and self._rest is not None:
                 self.on_close(RpcError(INTERNAL, "the server ended the call inside a message"))
             elif code == OK:
                 self.on_close(None)
@@ -154,8 +172,8 @@ class UnaryCall(Call):
 
     __slots__ = ("_answer", "_done")
 
-    def __init__(self, done: Callable[[bytes, RpcError | None], None]) -> None:
-        super().__init__()
+    def __init__(self, done: Callable[[bytes, RpcError | None], None], longest: int = LONGEST) -> None:
+        super().__init__(longest)
         self._answer: bytes | None = None
         self._done = done
 

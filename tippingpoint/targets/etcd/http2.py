@@ -39,7 +39,15 @@ MAX_FRAME = 16_384  # the largest a peer may send unless we raise it (RFC 9113 s
 DEFAULT_WINDOW = 65_535  # section 6.9.2
 STREAM_WINDOW = 1 << 20
 CONNECTION_WINDOW = 1 << 22
-MAX_HEADER_BLOCK = 1 << 16
+MAX_HEADER_BLOCK = 1 << 14
+"""Bytes of the largest header block, encoded and decoded. gRPC's C core takes 16 KiB."""
+MOST_HELD = 16 << 20
+"""Bytes of unfinished messages that are kept for a connection's other streams while one more arrives."""
+FLOOD = 10_000
+"""Frames without content that a peer may send in addition to _CREDIT for each frame that carries something. A round
+trip has some: window updates, and pings by which gRPC servers measure the connection."""
+MOST_REPLIES = 1000
+"""Acknowledgements that wait for a peer that does not read."""
 MAX_WINDOW = MAX_STREAM_ID = (1 << 31) - 1
 HEARTBEAT = 10.0
 """Seconds between checks of the peer. A peer that was silent between two checks while streams are open is
@@ -48,6 +56,9 @@ the connection and ends its streams. Twice the minimum etcd asks of clients (--g
 DRAIN = 10.0
 """Seconds that streams under way have to finish after the server's GOAWAY."""
 
+_CREDIT = 4
+_CACHED_BLOCKS, _CACHED_BLOCK = 32, 16
+"""Header blocks that are kept decoded, and the bytes of the longest. etcd repeats three, of two or three bytes."""
 _HEADER_TABLE_SIZE, _ENABLE_PUSH, _MAX_STREAMS, _INITIAL_WINDOW, _MAX_FRAME_SIZE = range(1, 6)
 _FRAME = struct.Struct(">HBBBL")  # length (high 16, low 8), type, flags, stream
 _SETTING = struct.Struct(">HL")
@@ -103,7 +114,7 @@ def _literal(text: str) -> bytes:
 class Stream:
     """One exchange. Subclasses handle what the peer sends. Nothing is called after `on_end`."""
 
-    __slots__ = ("block", "connection", "ending", "id", "pending", "unacknowledged", "window")
+    __slots__ = ("block", "connection", "ending", "held", "id", "pending", "unacknowledged", "window")
 
     def __init__(self) -> None:
         self.connection: Connection | None = None
@@ -111,7 +122,8 @@ class Stream:
         self.block = b""
         self.pending: list[bytes] = []
         self.ending = False
-        self.window = 0
+        self.held = 0  # bytes of an unfinished message, by Connection.hold
+        self.window = 0  # what the peer granted beyond its initial window, less what was sent
         self.unacknowledged = 0
 
     def on_headers(self, headers: Headers) -> None:
@@ -173,6 +185,9 @@ class Connection(asyncio.Protocol):
         self._blocks: dict[bytes, Headers] = {}
         self._partial: tuple[int, int, bytearray] | None = None  # stream, flags, header block so far
         self._unacknowledged = 0
+        self._held = 0
+        self._noise = 0
+        self._replies = 0
 
         self._streams: dict[int, Stream] = {}
         self._queue: deque[Stream] = deque()
@@ -288,9 +303,14 @@ class Connection(asyncio.Protocol):
         stream = self._streams.get(stream_id)
         if stream is None:
             self._check_known(stream_id)
+            self.unasked()
             return
         if flags & PADDED:
             payload = _unpadded(payload)
+        if not payload and not flags & END_STREAM:
+            self.unasked()
+        elif self._noise:
+            self._noise = max(0, self._noise - _CREDIT)
         if flags & END_STREAM:
             if payload:
                 stream.on_data(payload)
@@ -315,10 +335,12 @@ class Connection(asyncio.Protocol):
             if flags & END_HEADERS:
                 self._headers(stream_id, flags, payload)
             else:
+                self.unasked()
                 self._partial = (stream_id, flags, bytearray(payload))
         elif kind == CONTINUATION:
             if self._partial is None or self._partial[0] != stream_id:
                 raise ProtocolError("CONTINUATION out of place")
+            self.unasked()
             _, first_flags, block = self._partial
             block += payload
             if len(block) > MAX_HEADER_BLOCK:
@@ -333,24 +355,28 @@ class Connection(asyncio.Protocol):
         elif kind == PING:
             if len(payload) != 8 or stream_id:
                 raise ProtocolError("malformed PING", FRAME_SIZE_ERROR)
+            self.unasked()
             if not flags & ACK:
-                self._write(frame(PING, ACK, 0, payload))
+                self._reply(frame(PING, ACK, 0, payload))
         elif kind == RST_STREAM:
             if len(payload) != 4 or stream_id == 0:
                 raise ProtocolError("malformed RST_STREAM", FRAME_SIZE_ERROR)
             stream = self._streams.get(stream_id)
             if stream is None:
                 self._check_known(stream_id)
+                self.unasked()
             else:
                 code: int = _WORD.unpack(payload)[0]
                 self._end(stream, StreamError(f"stream reset by the server (HTTP/2 error {code})", code))
         elif kind == GOAWAY:
             if len(payload) < 8 or stream_id:
                 raise ProtocolError("malformed GOAWAY", FRAME_SIZE_ERROR)
+            self.unasked(FLOOD // 10)  # it is looked at for each stream
             self._goaway(payload)
         elif kind == PUSH_PROMISE:
             raise ProtocolError("PUSH_PROMISE, which was refused")
-        # A client ignores PRIORITY and unknown types (sections 5.3.2, 5.5).
+        else:  # a client ignores PRIORITY and unknown types (sections 5.3.2, 5.5)
+            self.unasked()
 
     def _headers(self, stream_id: int, flags: int, block: bytes) -> None:
         headers = self._blocks.get(block)
@@ -359,9 +385,12 @@ class Connection(asyncio.Protocol):
         stream = self._streams.get(stream_id)
         if stream is None:
             self._check_known(stream_id)
+            self.unasked()
             return
         stream.on_headers(headers)
-        if flags & END_STREAM and stream_id in self._streams:
+        if not flags & END_STREAM:
+            self.unasked()
+        elif stream_id in self._streams:
             self._end(stream, None)
 
     def _decode(self, block: bytes) -> Headers:
@@ -371,15 +400,18 @@ class Connection(asyncio.Protocol):
             raise ProtocolError(f"bad header block: {error}", COMPRESSION_ERROR) from None
         # A block of one-byte indexed fields (RFC 7541 section 6.1) does not change the table. So it keeps
         # its meaning until another block changes the table. Servers repeat such blocks often.
-        if block and min(block) > 0x80 and 0xFF not in block:
-            self._blocks[block] = decoded
-        else:
+        if not block or min(block) <= 0x80 or 0xFF in block:
             self._blocks.clear()
+        elif len(block) <= _CACHED_BLOCK:
+            if len(self._blocks) >= _CACHED_BLOCKS:
+                self._blocks.clear()
+            self._blocks[block] = decoded
         return decoded
 
     def _settings(self, flags: int, stream_id: int, payload: bytes) -> None:
         if stream_id or len(payload) % 6 or (flags & ACK and payload):
             raise ProtocolError("malformed SETTINGS", FRAME_SIZE_ERROR)
+        self.unasked()
         if flags & ACK:
             return
         for name, value in _SETTING.iter_unpack(payload):
@@ -388,14 +420,12 @@ class Connection(asyncio.Protocol):
             elif name == _INITIAL_WINDOW:
                 if value > MAX_WINDOW:
                     raise ProtocolError("initial window too large", FLOW_CONTROL_ERROR)
-                for stream in self._streams.values():
-                    stream.window += value - self._stream_window
                 self._stream_window = value
             elif name == _MAX_FRAME_SIZE:
                 if not MAX_FRAME <= value < 1 << 24:
                     raise ProtocolError("maximum frame size out of range")
                 self._frame_limit = value
-        self._write(frame(SETTINGS, ACK, 0))
+        self._reply(frame(SETTINGS, ACK, 0))
         if not self.ready.done():
             self.ready.set_result(None)
         self._start_waiting()
@@ -404,6 +434,7 @@ class Connection(asyncio.Protocol):
     def _window_update(self, stream_id: int, payload: bytes) -> None:
         if len(payload) != 4:
             raise ProtocolError("malformed WINDOW_UPDATE", FRAME_SIZE_ERROR)
+        self.unasked()
         increment = _WORD.unpack(payload)[0] & MAX_WINDOW
         if stream_id == 0:
             self._window += increment
@@ -415,7 +446,7 @@ class Connection(asyncio.Protocol):
                 self._check_known(stream_id)
                 return
             stream.window += increment
-            if increment == 0 or stream.window > MAX_WINDOW:
+            if increment == 0 or stream.window + self._stream_window > MAX_WINDOW:
                 self._write(frame(RST_STREAM, 0, stream_id, _WORD.pack(FLOW_CONTROL_ERROR)))
                 self._end(stream, StreamError("bad stream window", FLOW_CONTROL_ERROR))
                 return
@@ -437,12 +468,34 @@ class Connection(asyncio.Protocol):
         if stream_id == 0 or stream_id % 2 == 0 or stream_id >= self._next_id:
             raise ProtocolError(f"frame for stream {stream_id}, which was not opened")
 
+    # --- what a peer may ask for without being asked
+
+    def unasked(self, weight: int = 1) -> None:
+        """Count a frame, or a message, that answers nothing. ProtocolError if there are too many."""
+        self._noise += weight
+        if self._noise > FLOOD:
+            raise ProtocolError("a flood of frames that carry nothing", ENHANCE_YOUR_CALM)
+
+    def hold(self, stream: Stream, size: int) -> None:
+        """Count bytes of a stream's unfinished message. ProtocolError if the others' are too many."""
+        stream.held += size
+        self._held += size
+        if self._held - stream.held > MOST_HELD:
+            raise ProtocolError(f"unfinished messages of {self._held:,} bytes", ENHANCE_YOUR_CALM)
+
+    def _reply(self, data: bytes) -> None:
+        self._replies += 1
+        if self._replies > MOST_REPLIES:
+            raise ProtocolError("it does not read what it asks for", ENHANCE_YOUR_CALM)
+        self._write(data)
+
     # --- streams
 
     def _start(self, stream: Stream) -> None:
+        if self._noise:
+            self._noise = max(0, self._noise - _CREDIT)
         stream.id = number = self._next_id
         self._next_id += 2
-        stream.window = self._stream_window
         self._streams[number] = stream
         block = stream.block
         stream.block = b""
@@ -481,6 +534,8 @@ class Connection(asyncio.Protocol):
     def _forget(self, stream: Stream) -> None:
         stream.connection = None
         stream.pending.clear()
+        self._held -= stream.held
+        stream.held = 0
         self._streams.pop(stream.id, None)
         if self._queue:
             self._start_waiting()
@@ -513,6 +568,7 @@ class Connection(asyncio.Protocol):
         if self._out:
             transport.write(b"".join(self._out))
             self._out.clear()
+            self._replies = 0
 
     def _emit(self, stream: Stream) -> bool:
         """Write as much of a stream's pending body as the windows allow; returns whether some is left."""
@@ -523,7 +579,9 @@ class Connection(asyncio.Protocol):
             return True
         body = pending[0] if len(pending) == 1 else b"".join(pending)
         size, sent = len(body), 0
-        limit = min(size, stream.window, self._window)
+        limit = min(size, stream.window + self._stream_window, self._window)
+        if self._noise:
+            self._noise = max(0, self._noise - _CREDIT)
         while sent < limit:
             part = body[sent : min(limit, sent + self._frame_limit)]
             sent += len(part)
@@ -543,6 +601,7 @@ class Connection(asyncio.Protocol):
 
     def _heartbeat(self) -> None:
         self._timer = self._loop.call_later(HEARTBEAT, self._heartbeat)
+        self._noise = 0
         if self._heard or not self._streams:
             self._heard = self._pinged = False
         elif self._pinged:
@@ -572,6 +631,9 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(frame(GOAWAY, 0, 0, _WORD.pack(0) + _WORD.pack(code)))
             self._transport.close()
+            self._loop.call_later(
+                DRAIN, self._transport.abort
+            )  # a peer that does not read would keep it open
         self._lost(f"broken answer: {reason}", _ServerError(reason))
 
     def _lost(self, reason: str, cause: BaseException | None) -> None:

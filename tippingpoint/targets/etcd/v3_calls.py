@@ -9,6 +9,7 @@ from collections.abc import Callable
 from tippingpoint.targets.etcd.access import ANSWER_WITHIN
 from tippingpoint.targets.etcd.grpc import (
     INVALID_ARGUMENT,
+    LONGEST,
     PERMISSION_DENIED,
     UNAUTHENTICATED,
     UNAVAILABLE,
@@ -24,13 +25,14 @@ Done = Callable[[bytes, RpcError | None], None]
 class Request:
     """A unary call. It is repeated once with a new token if the server no longer knows the first one."""
 
-    __slots__ = ("_call", "_done", "_message", "_path", "_token", "link")
+    __slots__ = ("_call", "_done", "_longest", "_message", "_path", "_token", "link")
 
-    def __init__(self, link: Link, path: str, message: bytes, done: Done) -> None:
+    def __init__(self, link: Link, path: str, message: bytes, done: Done, longest: int = LONGEST) -> None:
         self.link = link
         self._path = path
         self._message = message
         self._done: Done | None = done
+        self._longest = longest
         self._token = link.login.token
         self._call: UnaryCall | None = None
         self._send(self._answered)
@@ -46,7 +48,7 @@ class Request:
         if connection is None:
             self._finish(b"", RpcError(UNAVAILABLE, self.link.problem))
             return
-        self._call = UnaryCall(answered)
+        self._call = UnaryCall(answered, self._longest)
         self._call.start(connection, self.link.headers(self._path), self._message)
 
     def _answered(self, answer: bytes, error: RpcError | None) -> None:
@@ -66,8 +68,10 @@ class Request:
             done(answer, error)
 
 
-async def ask(link: Link, path: str, message: bytes, within: float = ANSWER_WITHIN) -> bytes:
-    """Make one call and return its answer; RpcError or TimeoutError when it fails."""
+async def ask(
+    link: Link, path: str, message: bytes, within: float = ANSWER_WITHIN, longest: int = LONGEST
+) -> bytes:
+    """Make one call and return its answer of at most `longest` bytes; RpcError or TimeoutError when it fails."""
     future: Future[bytes] = asyncio.get_running_loop().create_future()
 
     def done(answer: bytes, error: RpcError | None) -> None:
@@ -78,7 +82,7 @@ async def ask(link: Link, path: str, message: bytes, within: float = ANSWER_WITH
         else:
             future.set_result(answer)
 
-    request = Request(link, path, message, done)
+    request = Request(link, path, message, done, longest)
     try:
         async with answers_within(within):
             return await future

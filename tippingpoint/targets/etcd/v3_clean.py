@@ -6,7 +6,7 @@ import asyncio
 
 from tippingpoint.targets.etcd import messages as pb
 from tippingpoint.targets.etcd.access import access, unreachable
-from tippingpoint.targets.etcd.grpc import NOT_FOUND, PERMISSION_DENIED, RpcError
+from tippingpoint.targets.etcd.grpc import MAX_MESSAGE, NOT_FOUND, PERMISSION_DENIED, RpcError
 from tippingpoint.targets.etcd.http2 import ProtocolError
 from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.targets.etcd.v3_calls import ask
@@ -41,13 +41,13 @@ async def clean_v3(target: EtcdTarget, prefix: str, lease_ids: range, *, only_of
 async def _clean(link: Link, prefix: str, lease_ids: range, only_of_keys: bool) -> int:
     start, end = prefix.encode(), pb.after_prefix(prefix.encode())
     # Read through the quorum: this member has then applied every grant, so that it lists all leases.
-    keys = pb.key_values(await ask(link, pb.RANGE, pb.key_range(start, end), within=60.0))
+    keys = pb.key_values(await ask(link, pb.RANGE, pb.key_range(start, end), 60.0, MAX_MESSAGE))
     of_keys = {key.lease for key in keys if key.lease in lease_ids}
     in_doubt = of_keys if only_of_keys else set[int]()
     ours = of_keys - in_doubt
     if not only_of_keys:
         try:
-            listed = pb.leases(await ask(link, pb.LEASES, b"", within=60.0))
+            listed = pb.leases(await ask(link, pb.LEASES, b"", 60.0, MAX_MESSAGE))
             in_doubt = {lease for lease in listed if lease in lease_ids} - ours
         except RpcError as error:
             if error.code != PERMISSION_DENIED:  # a user without that right still gets the leases of the keys
@@ -58,7 +58,8 @@ async def _clean(link: Link, prefix: str, lease_ids: range, only_of_keys: bool) 
         """Whether no key outside the prefix is attached to the lease: revoking it would delete that key."""
         async with few:
             try:
-                has = pb.lease_keys(await ask(link, pb.TIME_TO_LIVE, pb.lease_time_to_live(lease)))
+                request = pb.lease_time_to_live(lease)
+                has = pb.lease_keys(await ask(link, pb.TIME_TO_LIVE, request, longest=MAX_MESSAGE))
             except RpcError as error:
                 if error.code in (
                     PERMISSION_DENIED,

@@ -29,6 +29,10 @@ LEASE_AT = len(framed(b"")) + 1
 """Offset of the lease's id in a keepalive request: after gRPC's prefix and the field's number."""
 
 
+_SEARCHED = 16
+"""Requests that are looked through for an answer out of order in the time that a frame without content takes."""
+
+
 class Login:
     """The login to a cluster: a token for each call, empty if the cluster needs none.
 
@@ -263,6 +267,8 @@ class _KeepAlives(Call):
             else:
                 found = self._search(message)
                 if found is None:
+                    if self.connection is not None:
+                        self.connection.unasked(1 + len(asked) // _SEARCHED)
                     return
                 ttl, future = found
             if not future.done():
@@ -272,6 +278,8 @@ class _KeepAlives(Call):
         lease = varint(pb.keep_alive_lease(message))
         for position, (wanted, future) in enumerate(self._asked):
             if wanted == lease:
+                if self.connection is not None:
+                    self.connection.unasked(position // _SEARCHED)
                 del self._asked[position]
                 return pb.keep_alive_ttl(message, lease) or 0, future
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,9 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tippingpoint.errors import OperationFailed
 from tippingpoint.targets.etcd import grpc as rpc
 from tippingpoint.targets.etcd import http2
+from tippingpoint.targets.etcd import messages as pb
+from tippingpoint.targets.etcd.access import Endpoint
 from tippingpoint.targets.etcd.http2 import Connection, Headers, Stream, StreamError, frame
+from tippingpoint.targets.etcd.v3_link import Link, Login
+from tippingpoint.util import protobuf
 
 OK_HEADERS = [(":status", "200"), ("content-type", "application/grpc")]
 OK_TRAILERS = [("grpc-status", "0"), ("grpc-message", "")]
@@ -487,3 +493,197 @@ async def test_a_unary_call_is_one_message_there_and_one_back() -> None:
         server.says(server.headers(1, OK_TRAILERS, end=True), server.headers(3, OK_TRAILERS, end=True))
         server.connection.abort("closed")
         assert answers == [(b"answer", 0), (b"", rpc.INTERNAL), (b"", rpc.UNAVAILABLE)]
+
+
+# --- a hostile server
+
+FLOODS: dict[str, Callable[[Server, int], bytes]] = {
+    "SETTINGS": lambda server, n: server.settings(initial_window=n),
+    "acknowledged SETTINGS": lambda server, n: frame(http2.SETTINGS, http2.ACK, 0),
+    "PING": lambda server, n: frame(http2.PING, 0, 0, n.to_bytes(8, "big")),
+    "acknowledged PING": lambda server, n: frame(http2.PING, http2.ACK, 0, bytes(8)),
+    "PRIORITY": lambda server, n: frame(http2.PRIORITY, 0, 3, bytes(5)),
+    "an unknown type": lambda server, n: frame(0x42, n & 0xFF, n, b"x" * (n % 9)),
+    "empty DATA": lambda server, n: frame(http2.DATA, 0, 3),
+    "padding": lambda server, n: frame(http2.DATA, http2.PADDED, 3, b"\x02\0\0"),
+    "DATA of a stream that has ended": lambda server, n: frame(http2.DATA, 0, 1, b"x"),
+    "HEADERS": lambda server, n: server.headers(3, OK_HEADERS),
+    "HEADERS of a stream that has ended": lambda server, n: server.headers(1, OK_TRAILERS, end=True),
+    "RST_STREAM of a stream that has ended": lambda server, n: frame(http2.RST_STREAM, 0, 1, bytes(4)),
+    "WINDOW_UPDATE": lambda server, n: frame(http2.WINDOW_UPDATE, 0, 0, b"\0\0\0\1"),
+    "WINDOW_UPDATE of a stream": lambda server, n: frame(http2.WINDOW_UPDATE, 0, 3, b"\0\0\0\1"),
+    "WINDOW_UPDATE of a stream that has ended": lambda server, n: frame(http2.WINDOW_UPDATE, 0, 1, bytes(4)),
+    "GOAWAY": lambda server, n: frame(http2.GOAWAY, 0, 0, (99).to_bytes(4, "big") + bytes(4)),
+    "CONTINUATION": lambda server, n: frame(
+        http2.CONTINUATION if n else http2.HEADERS, 0, 3, b"" if n else b"\x88"
+    ),
+}
+
+
+@pytest.mark.parametrize("flood", list(FLOODS))
+async def test_a_flood_of_frames_that_carry_nothing_ends_the_connection(flood: str) -> None:
+    async with connected() as server:
+        # given a stream that has ended, and one that waits for an answer
+        opened(server).cancel()
+        waiting = opened(server, Answers)
+        server.says(server.settings())
+        await turn()
+        # when the server sends frames of one kind without end
+        sent = 0
+        while not server.wire.shut and sent < 2 * http2.FLOOD:
+            server.says(*(FLOODS[flood](server, n) for n in range(sent, sent + 500)))
+            sent += 500
+            await turn()
+        # then the connection ends after a bounded number, and the call with one line
+        assert sent <= http2.FLOOD + 1000
+        ((code, message),) = waiting.ends
+        assert code == rpc.UNAVAILABLE
+        assert "a flood of frames that carry nothing" in message or flood == "GOAWAY"
+        # and little was written because of it
+        assert sum(map(len, server.wire.writes)) < 25 * http2.FLOOD
+
+
+@pytest.mark.parametrize("flood", ["PING", "SETTINGS"])
+async def test_a_server_that_asks_and_does_not_read_is_left(flood: str) -> None:
+    async with connected() as server:
+        waiting = opened(server, Answers)
+        server.says(server.settings(), server.headers(1, OK_HEADERS))
+        await turn()
+        # given a server that reads nothing
+        server.connection.pause_writing()
+        # when it sends parts of an answer, and for each something that is to be acknowledged
+        sent = 0
+        while not server.wire.shut and sent < 20 * http2.MOST_REPLIES:
+            server.says(
+                FLOODS[flood](server, sent), frame(http2.DATA, 0, 1, b"" if sent else b"\0\0\0\xff\xff")
+            )
+            server.says(frame(http2.DATA, 0, 1, b"x"))
+            sent += 1
+            await turn()
+        # then it is left before many acknowledgements wait for it
+        assert sent <= http2.MOST_REPLIES + 1
+        assert waiting.ends == [(rpc.UNAVAILABLE, "broken answer: it does not read what it asks for")]
+
+
+async def test_a_busy_server_s_pings_and_window_updates_are_no_flood() -> None:
+    async with connected() as server:
+        stream = opened(server, Answers)
+        server.says(server.settings(), server.headers(1, OK_HEADERS))
+        pings = frame(http2.PING, 0, 0, bytes(8)) + frame(http2.WINDOW_UPDATE, 0, 0, b"\0\0\0\1") * 2
+        for _ in range(4 * http2.FLOOD // 100):
+            server.says(*[pings + frame(http2.DATA, 0, 1, rpc.framed(b"x"))] * 100)
+            await turn()
+        assert server.downs == []
+        assert len(stream.messages) == 4 * http2.FLOOD
+
+
+async def test_header_blocks_of_any_kind_take_little_memory() -> None:
+    async with connected() as server:
+        server.says(server.settings())
+        # given a server whose trailers differ each time, and consist of fields that both sides know
+        blocks = itertools.islice(itertools.product(range(0x82, 0xBD), repeat=3), 3000)
+        tracemalloc.start()
+        try:
+            for number, block in enumerate(blocks):
+                stream = opened(server)
+                server.says(
+                    frame(
+                        http2.HEADERS, http2.END_HEADERS | http2.END_STREAM, 2 * number + 1, bytes(block) * 5
+                    )
+                )
+                assert not stream.active
+            server.wire.writes.clear()
+            await turn()
+            kept, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        # then they are not kept
+        assert server.downs == []
+        assert kept < 1 << 20
+
+
+async def test_a_header_block_over_many_frames_is_no_larger_than_one_in_one() -> None:
+    async with connected() as server:
+        opened(server)
+        part = b"\x88" * 6000
+        server.says(frame(http2.HEADERS, 0, 1, part), frame(http2.CONTINUATION, 0, 1, part))
+        assert server.downs == []
+        server.says(frame(http2.CONTINUATION, 0, 1, part))
+        assert server.downs == ["broken answer: header block too large"]
+
+
+async def test_unfinished_messages_of_many_calls_are_bounded_together() -> None:
+    async with connected() as server:
+        server.says(server.settings())
+        calls = [opened(server, Answers) for _ in range(100)]
+        beginning = b"\0" + (rpc.LONGEST).to_bytes(4, "big")
+        sent = 0
+        # when each of many answers begins, and none ends
+        for place in range(len(calls)):
+            for part in [beginning, *[bytes(16_000)] * 65]:
+                if server.downs:
+                    break
+                server.says(frame(http2.DATA, 0, 2 * place + 1, part))
+                sent += len(part)
+            await turn()
+        # then the connection ends, and all calls with it
+        assert sent <= http2.MOST_HELD + 2 * rpc.LONGEST
+        assert "unfinished messages of" in server.downs[0]
+        assert all(len(call.ends) == 1 for call in calls)
+
+
+async def test_what_has_ended_counts_as_unfinished_no_more() -> None:
+    async with connected() as server:
+        server.says(server.settings())
+        beginning = b"\0" + (rpc.LONGEST).to_bytes(4, "big") + bytes(16_000)
+        for place in range(2 * http2.MOST_HELD // 16_000):
+            call = opened(server, Answers)
+            server.says(frame(http2.DATA, 0, 2 * place + 1, beginning))
+            call.cancel()
+        assert server.downs == []
+
+
+async def test_an_answer_is_as_long_as_its_call_may_have_it() -> None:
+    for longest, ends in ((1000, []), (999, [(rpc.INTERNAL, "the server sent a message 1000 bytes long")])):
+        async with connected() as server:
+            found: list[tuple[int, str]] = []
+            call = rpc.UnaryCall(
+                lambda _, error, found=found: found.append((error.code, error.message) if error else (0, "")),
+                longest,
+            )
+            call.start(server.connection, b"\x83", b"")
+            server.says(server.settings(), frame(http2.DATA, 0, 1, b"\0" + (1000).to_bytes(4, "big")))
+            assert found == ends
+
+
+async def test_a_status_that_is_no_code_is_unknown() -> None:
+    for status in ("9" * 5000, "-1", "\N{ARABIC-INDIC DIGIT TWO}" * 20, ""):
+        (end,) = await ended(trailers_only(("grpc-status", status)))
+        assert end[0] == rpc.UNKNOWN
+
+
+async def test_answers_about_leases_that_nobody_asked_for_end_the_connection() -> None:
+    async with connected() as server:
+        # given leases whose keepalives wait for their answers
+        link = Link(
+            Endpoint("http://host:2379", "host", 2379, False, "host:2379"),
+            None,
+            Login(None, lambda: None),
+            lambda: None,
+            lambda _: None,
+        )
+        link.connection = server.connection
+        server.says(server.settings())
+        waiting = [asyncio.get_running_loop().create_future() for _ in range(1000)]
+        for lease, future in enumerate(waiting):
+            link.keep_alive(rpc.framed(pb.lease_keep_alive(lease + 1)), future)
+        # when the server answers for others, which are looked for among all of them
+        sent = 0
+        while not server.downs and sent < http2.FLOOD:
+            server.says(
+                frame(http2.DATA, 0, 1, rpc.framed(protobuf.integer(2, 5000) + protobuf.integer(3, 9)) * 10)
+            )
+            sent += 10
+        # then the connection ends soon
+        assert sent < http2.FLOOD / 10
+        assert all(isinstance(future.exception(), OperationFailed) for future in waiting)
