@@ -160,16 +160,18 @@ def section_of(kind: str) -> type[TargetSection]:
 
     LookupError when this kind is not installed, UserError when its package cannot be imported.
     """
+    if not kind.isprintable():  # a lone surrogate is not, and cannot be looked for
+        raise LookupError
     section = getattr(module_of(kind, "plan"), "SECTION", None)
     if section is None:
         raise UserError("target.kind", kind, "a target whose module `plan` has a SECTION")
     return cast("type[TargetSection]", section)
 
 
-def facts_of(kind: str) -> type[TargetSection]:
+def facts_of(kind: object) -> type[TargetSection]:
     """The section of this kind with its facts; of an unknown kind, the facts that hold for any."""
     try:
-        return section_of(kind)
+        return section_of(kind) if isinstance(kind, str) else TargetSection
     except (LookupError, UserError):
         return TargetSection
 
@@ -213,8 +215,8 @@ class ByKind:
         if info.context == RECORDED and is_unknown(kind):
             return UnknownTarget.model_validate(value)
         try:
-            section = section_of(kind)
-        except (LookupError, TypeError):
+            section = section_of(kind) if isinstance(kind, str) else TargetSection
+        except LookupError:
             section = TargetSection
         if self._workload not in section.plans:
             raise unknown_kind("kind", kind, kinds_of(self._workload))

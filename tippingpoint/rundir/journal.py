@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeGuard, cast
 import orjson
 
 from tippingpoint.errors import UserError
+from tippingpoint.rundir.event_shapes import is_sound
 from tippingpoint.rundir.files import new_file, open_file, read_file
 from tippingpoint.rundir.held import HeldDirectory, by_name
 
@@ -278,7 +279,7 @@ def _columns(line: bytes) -> tuple[bytes, float, float, bytes]:
 class EventLog:
     """The events of a log in the order in which they were written; damaged lines are counted and left out.
 
-    Each has a time `t` (seconds) and a kind `event` (a string); other fields are not checked.
+    Each has a time `t` (seconds) and a kind `event` (a string). Other fields are as event_shapes.py has them.
     """
 
     events: list[dict[str, Any]]
@@ -331,7 +332,7 @@ def _is_event(value: object) -> TypeGuard[dict[str, Any]]:
     if not isinstance(value, dict):
         return False
     fields = cast(dict[str, Any], value)
-    return is_seconds(fields.get("t")) and isinstance(fields.get("event"), str)
+    return is_seconds(fields.get("t")) and isinstance(fields.get("event"), str) and is_sound(fields)
 
 
 def is_seconds(value: object) -> bool:

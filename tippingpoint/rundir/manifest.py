@@ -20,6 +20,9 @@ LARGEST_FILE = 16 << 20
 """Bytes; a manifest contains a plan and the names of workers."""
 RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$")]
 """An id that is safe in names on targets and of files: one component of a path, never `.` or `..`."""
+Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
+"""Seconds since the epoch, until the year 5138."""
+Number = Annotated[int, Field(ge=0, le=1 << 48)]
 Workload = Literal["claim", "spawn", "grow", "cts"]
 RunStatus = Literal["running", "complete", "interrupted", "aborted", "cut", "failed"]
 
@@ -27,7 +30,7 @@ RunStatus = Literal["running", "complete", "interrupted", "aborted", "cut", "fai
 class Host(BaseModel):
     """The machine that the load came from."""
 
-    cores: int
+    cores: Number
     """How many cores the run could use."""
     system: str
     """The kernel, its release and the architecture."""
@@ -96,9 +99,9 @@ class Manifest(BaseModel):
     """The plan with all overrides; null for imports."""
     unit: str = ""
     """The unit, if this is one unit's part of a run of many units."""
-    share: tuple[int, int] | None = None
+    share: tuple[Number, Number] | None = None
     """The unit's share of the plan at the end: its index, of how many."""
-    first_stage: int = 1
+    first_stage: Number = 1
     """The listed stage that it began with: a later one than the first if it resumed a run that was cut."""
     things_of: RunId | Literal[""] = ""
     """The run whose things it took over, under their names, if it resumed another one."""
@@ -106,18 +109,18 @@ class Manifest(BaseModel):
     """`cut`: the run's process was killed, or could not go on. `aborted`: a threshold with `abort` was missed."""
     reason: str = ""
     """Why the run is not complete, in one line."""
-    started: float
+    started: Moment
     """When the run began: seconds since the epoch."""
-    ended: float | None = None
+    ended: Moment | None = None
     """When the run ended: its begin and how long it took, whatever was done to the machine's clock meanwhile. Null
     while it goes on."""
     boot: str = ""
     """The boot of the machine on which it began (boot_id of the kernel); empty in older runs."""
-    began_after_boot: float | None = None
+    began_after_boot: Moment | None = None
     """Seconds from that boot to the run's begin, those included for which the machine was suspended."""
-    pid: int | None = None
+    pid: Number | None = None
     """The run's process; null once it has ended."""
-    pid_started: int | None = None
+    pid_started: Number | None = None
     """When that process began: a pid is reused, but not together with its start."""
     host: Host | None = None
     """The machine that the load came from."""

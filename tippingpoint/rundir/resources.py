@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
 
 from tippingpoint.rundir.cluster_events import natural
 from tippingpoint.rundir.files import read_file, replace_file
@@ -24,7 +24,9 @@ MOST_SERIES = 400
 """The most series gathered of one figure: four processes on each of 100 hosts."""
 LARGEST_FILE = 64 << 20
 """Bytes; twenty figures of 100 hosts are 6 MB."""
-Values = list[FiniteFloat | None]
+_Moment = Annotated[float, Field(ge=-1e12, le=1e12)]
+Values = list[Annotated[FiniteFloat, Field(ge=-1e100, le=1e100)] | None]
+"""Values below any of which sums are infinite."""
 Cost = Literal["", "load", "operations"]
 """Per which unit a figure's cost is reported: none, the load that is held, or operations."""
 
@@ -41,9 +43,9 @@ class Limit(BaseModel):
 
     of: Constraint
     """What is used up then: CPU, CPU quota, memory, disk, network, file descriptors, space or queue."""
-    above: FiniteFloat | None = None
+    above: Annotated[FiniteFloat, Field(gt=0)] | None = None
     """The limit, in the figure's unit, of a figure that rises with the load."""
-    below: FiniteFloat | None = None
+    below: Annotated[FiniteFloat, Field(gt=0)] | None = None
     """The limit of a figure that falls with the load."""
     wait: bool = False
     """Whether it is a time or a queue, which other constraints lengthen too."""
@@ -103,7 +105,7 @@ class FigureData(BaseModel):
     """Whether reports draw it."""
     limit: Limit | None = None
     """From which value on its host can do no more; none for a figure that has no such value."""
-    window: FiniteFloat = 0.0
+    window: Annotated[float, Field(ge=0, le=1e9)] = 0.0
     """Seconds before its moment over which a value is the mean; 0 for the value at that moment."""
     series: list[Series]
     """The series of each host."""
@@ -162,19 +164,19 @@ class Resources(BaseModel):
     """The version of this format."""
     source: str
     """The source, in a few words, such as Prometheus 2.42.0."""
-    step: FiniteFloat
+    step: Annotated[float, Field(gt=0, le=1e9)]
     """Seconds between moments."""
-    t: list[FiniteFloat]
+    t: list[_Moment]
     """Seconds since the run's start; the first moments are before it, to show the target without load."""
-    leader: list[tuple[FiniteFloat, str]] = []
+    leader: list[tuple[_Moment, str]] = []
     """Which host led from which moment on; an empty name means none."""
     figures: list[FigureData]
     """The figures that were gathered."""
     missing: list[tuple[str, str]] = []
     """Figures or hosts without data, and why."""
-    gaps: list[tuple[FiniteFloat, FiniteFloat, str]] = []
+    gaps: list[tuple[_Moment, _Moment, str]] = []
     """The spans of time in which a host was not scraped, or a scrape of it failed."""
-    clock: dict[str, FiniteFloat] = {}
+    clock: dict[str, _Moment] = {}
     """Seconds that a host's clock was ahead of Prometheus', and Prometheus' of the machine that gathered."""
     corrected: bool = False
     """Whether moments are joined by the time that has passed since the run's begin, so that neither Prometheus' clock

@@ -2,7 +2,7 @@
 
 PyYAML follows YAML 1.1, in which `0100` is 64, `1:30` is 90, `1_000` is 1000, and `no` is false. Here these are texts,
 as most of them are in YAML 1.2, and a field for a number refuses them. A key that is given twice is refused, and so are
-merge keys: a few lines of them can expand to more than fits into memory.
+merge keys: a few lines of them can expand to more than fits into memory. Nor is half of a character taken.
 """
 
 from __future__ import annotations
@@ -21,14 +21,22 @@ _MERGE = "tag:yaml.org,2002:merge"
 
 
 class NotOurs(ConstructorError):
-    """Raised for what is YAML, and is refused here: a key that is given twice, or a merge key."""
+    """Raised for what is YAML, and is refused here: a key that is given twice, a merge key, half of a character."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(None, None, problem)
 
 
 class StrictLoader(yaml.SafeLoader):
-    """PyYAML's safe loader, but for the numbers and truth values above, repeated keys and merge keys."""
+    """PyYAML's safe loader, but for the numbers and truth values above, repeated keys, merge keys and halves of
+    characters."""
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        """Return the value; raises NotOurs for a lone surrogate, as "\\ud800" makes it, which nothing can write."""
+        value = node.value if isinstance(node, yaml.ScalarNode) else ""
+        if not value.isascii() and any("\ud800" <= mark <= "\udfff" for mark in value):
+            raise NotOurs("a lone surrogate, which is half a character")
+        return super().construct_scalar(node)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         """Return the mapping; raises NotOurs for a key that is given twice."""

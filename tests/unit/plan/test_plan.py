@@ -457,3 +457,26 @@ def test_numbers_beyond_all_measure_are_refused_in_one_line(field: str, unit: st
         line = str(refused)
     assert line.isprintable()
     assert len(line) < 600
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["[etcd]", "{a: b}", "[]", "{}", "[[etcd]]", '"\\ud800"', "2024-01-01", "1", "true", "!!binary aGk="],
+)
+@pytest.mark.parametrize("of", ["target", "workload"])
+def test_a_kind_that_is_no_name_is_refused_in_one_line(of: str, kind: str) -> None:
+    kinds = {"target": "etcd", "workload": "claim", of: kind}
+    text = "name: x\nstages: [{leases: 1, hold: 1s}]\n" + "".join(
+        f"{section}: {{kind: {written}}}\n" for section, written in kinds.items()
+    )
+    for read in (lambda: parse_plan(text), lambda: load_plan("etcd-leases", [f"{of}.kind={kind}"])):
+        with pytest.raises(UserError) as refused:
+            read()
+        assert "\n" not in str(refused.value)
+        str(refused.value).encode()
+
+
+def test_half_a_character_is_no_text_of_a_plan() -> None:
+    for text in ('name: "\\ud800"', '"\\udfff": x', 'name: x\nstages: [{leases: "\\udc00"}]'):
+        with pytest.raises(UserError, match="a lone surrogate, which is half a character"):
+            parse_plan(text)

@@ -52,8 +52,10 @@ def _probe(probe: ProbeEvent, begun: Mapping[int, float]) -> dict[str, Any]:
 def _of_before(analysis: Analysis) -> dict[str, Any] | None:
     """Return the loads that a search of version 0.1 tried, and its answer; None without any."""
     events = analysis.run.events
-    probes = [_bare(event) for event in events if event["event"] == "probe"]
+    probes = [_bare(event) for event in events if event["event"] == "probe" and "margins" not in event]
     found = _told(analysis, "found")
+    if found is not None and "repeats" not in found:  # of a search of today that tried nothing
+        found = None
     return {"probes": probes, "found": found} if probes or found else None
 
 

@@ -1,0 +1,167 @@
+"""What the fields of events in journals must be, whoever wrote or damaged them.
+
+Readers of events rely on it: one that is otherwise is damaged, and is left out as a whole when a log is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+MOST = 1e15
+"""A number above any in an event. Sums of smaller ones are still exact or nearly so."""
+_DEEPEST = 8
+"""Lists and mappings within each other; events have four."""
+
+
+def is_sound(event: Mapping[str, Any]) -> bool:
+    """Tell whether the fields of an event are what they must be; a null stands for what is not known."""
+    kind = event["event"]
+    return (
+        all(_is_plain(value) for value in event.values())
+        and all(
+            _FIELDS[name](value)
+            for name, value in event.items()
+            if name in _FIELDS and value is not None and name not in _OTHERWISE.get(kind, ())
+        )
+        and all(name in event and is_right(event[name]) for name, is_right in _needed(kind, event).items())
+    )
+
+
+def _is_plain(value: object, depth: int = 0) -> bool:
+    """Tell whether all numbers in a value are finite and possible."""
+    if isinstance(value, int | float):
+        return math.isfinite(value) and abs(value) < MOST
+    if isinstance(value, dict | list):
+        within = (
+            cast("dict[str, Any]", value).values() if isinstance(value, dict) else cast("list[Any]", value)
+        )
+        return depth < _DEEPEST and all(_is_plain(each, depth + 1) for each in within)
+    return True
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_amount(value: object) -> bool:
+    return _is_number(value) and cast(float, value) >= 0
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_text, cast("list[object]", value)))
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_step(value: object) -> bool:
+    if not isinstance(value, list):
+        return False
+    step = cast("list[object]", value)
+    return len(step) == 2 and _is_text(step[0]) and _is_amount(step[1])
+
+
+def _is_steps(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_step, cast("list[object]", value)))
+
+
+def _is_loads(value: object) -> bool:
+    return isinstance(value, dict) and all(
+        isinstance(node, dict)
+        and isinstance(load := cast("dict[str, Any]", node).get("load"), list)
+        and len(cast("list[Any]", load)) == 3
+        and all(map(_is_amount, cast("list[object]", load)))
+        and _or_null(_is_amount)(cast("dict[str, Any]", node).get("cpu"))
+        for node in cast("dict[str, object]", value).values()
+    )
+
+
+def _is_felt(value: object) -> bool:
+    """Tell whether it is what the load of a cluster test felt."""
+    if not isinstance(value, dict):
+        return False
+    felt = cast("dict[str, Any]", value)
+    return all(_or_null(_is_texts)(felt.get(name)) for name in ("dcs", "fenced") if name in felt) and all(
+        _or_null(_is_amount)(felt.get(name))
+        for name in ("updates", "longest_update", "failed_updates", "updates_apart")
+    )
+
+
+def _or_null(is_right: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: value is None or is_right(value)
+
+
+_FIELDS: dict[str, Callable[[object], bool]] = {
+    **dict.fromkeys(
+        ("cause", "did", "do", "ended", "kind", "member", "outcome", "phase", "problem"), _is_text
+    ),
+    **dict.fromkeys(("skipped", "status", "strained", "test", "why", "worker"), _is_text),
+    **dict.fromkeys(("after", "before", "broken", "cpu", "high", "in_flight", "interval"), _is_amount),
+    **dict.fromkeys(("limit", "loop_lag", "low", "rss", "seconds", "size", "until", "waiting"), _is_amount),
+    **dict.fromkeys(("agreeing", "cores", "count", "index", "leases", "line", "of", "repeats"), _is_count),
+    **dict.fromkeys(("samples", "share", "stage", "workers"), _is_count),
+    **dict.fromkeys(("alive", "confirmed", "fresh", "up"), _is_flag),
+    **dict.fromkeys(("clock_error", "clock_offset"), _is_number),
+    **dict.fromkeys(("counts", "gauges"), _is_mapping),
+    "felt": _is_felt,
+    "held": lambda value: _is_flag(value) or _is_amount(value),
+    "loads": _is_loads,
+    "steps": _is_steps,
+}
+"""By the name of a field, which means the same in almost all events; fields that are only shown are left out."""
+_OTHERWISE: dict[str, tuple[str, ...]] = {"probe": ("broken",), "prepared": tuple(_FIELDS)}
+"""The fields of events that are something else in these."""
+_NEEDED: dict[str, dict[str, Callable[[object], bool]]] = {
+    "controller": {"member": _is_text},
+    "node-load": {"loads": _is_loads},
+    "share": {"index": _is_count, "of": _is_count},
+    "test": {"test": _is_text, "outcome": _is_text, "seconds": _is_amount},
+}
+_PROBE_OF_BEFORE = {
+    "stage": _is_count,
+    "size": _is_amount,
+    "held": _or_null(_is_flag),
+    "broken": _is_texts,
+    "saturated": _or_null(_is_text),
+}
+_FOUND_OF_BEFORE = {
+    "held": _or_null(_is_amount),
+    "broken": _or_null(_is_amount),
+    "agreeing": _is_count,
+    "repeats": _is_count,
+    "confirmed": _is_flag,
+}
+_LOWERED = {
+    "stage": _or_null(_is_count),
+    "size": _is_amount,
+    "held": _or_null(_is_flag),
+    "broken": _is_amount,
+    "before": _or_null(_is_amount),
+}
+"""The fields without which nobody can read an event. Versions before 0.2 had no margins of probes, and no reason why
+a search ended."""
+
+
+def _needed(kind: str, event: Mapping[str, Any]) -> Mapping[str, Callable[[object], bool]]:
+    if kind == "probe":
+        return {} if "margins" in event else _PROBE_OF_BEFORE
+    if kind == "found":
+        return {"ended": _is_text} if "ended" in event else _FOUND_OF_BEFORE
+    if kind == "recovering":
+        return {"skipped": _is_text} if "skipped" in event else _LOWERED
+    return _NEEDED.get(kind, {})
