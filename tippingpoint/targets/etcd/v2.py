@@ -35,7 +35,7 @@ from tippingpoint.targets.etcd.access import (
 from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.util.network_errors import CLOSED, in_words
 from tippingpoint.util.patience import answers_within
-from tippingpoint.util.rest import cause_of
+from tippingpoint.util.rest import TooLarge, cause_of, read_body
 from tippingpoint.workloads.claim.target import Holding
 from tippingpoint.workloads.load import TargetFacts
 
@@ -47,7 +47,10 @@ _EVENT_LIMIT = 1 << 20  # bytes of one event of the stream
 _KEY_NOT_FOUND, _TEST_FAILED, _NODE_EXISTS, _INDEX_CLEARED = 100, 101, 105, 401
 _LEADS = "StateLeader"  # raft/raft.go
 _RELEASES = frozenset(("delete", "expire", "compareAndDelete"))
-_FAILURES = (aiohttp.ClientError, OSError, TimeoutError, orjson.JSONDecodeError)
+_LARGEST = 64 << 20
+"""Bytes of the largest answer, the list of all keys of a run."""
+_LONGEST_INDEX = 20  # digits
+_FAILURES = (aiohttp.ClientError, OSError, TimeoutError, TooLarge, orjson.JSONDecodeError)
 
 _Result = TypeVar("_Result")
 
@@ -86,6 +89,7 @@ class _Link:
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
             read_bufsize=_EVENT_LIMIT,
+            auto_decompress=False,
         )
         # aiohttp resends a request when a kept-open socket turns out dead. That would hide a failure, and a
         # claim that did arrive the first time would then be denied by itself. There is no public switch.
@@ -99,7 +103,7 @@ class _Link:
         async with self._session.request(
             method, self.endpoint.url + path, data=form, allow_redirects=False
         ) as response:
-            body = await response.read()
+            body = await read_body(response, _LARGEST)
             return _answer(response.status, _index(response), body)
 
     def stream(self, path: str) -> Any:
@@ -335,7 +339,7 @@ class V2Target:
                 query = f"?wait=true&recursive=true&stream=true&waitIndex={link.seen + 1}"
                 async with link.stream(path + query) as response:
                     if response.status != 200:
-                        answer = _answer(response.status, 0, await response.read())
+                        answer = _answer(response.status, 0, await read_body(response, _LARGEST))
                         if answer.code == _INDEX_CLEARED:
                             link.seen = answer.index
                             if not any(other.live for other in self._links):
@@ -435,7 +439,7 @@ async def clean_v2(target: EtcdTarget, prefix: str) -> int:
             except _FAILURES as error:
                 problems[link.endpoint.name] = in_words(cause_of(error))
                 continue
-            if gone.status < 300 or gone.code == _KEY_NOT_FOUND:
+            if (gone.status < 300 and "node" in gone.body) or gone.code == _KEY_NOT_FOUND:
                 return _keys(cast(dict[str, Any], found.body.get("node", {})))
             problems[link.endpoint.name] = gone.problem
         raise unreachable(read, problems)
@@ -493,7 +497,7 @@ async def _self(link: _Link) -> _Answer | None:
 def _index(response: aiohttp.ClientResponse) -> int:
     """Return the store's index at the time of the answer."""
     index = response.headers.get("X-Etcd-Index", "")
-    return int(index) if index.isdecimal() else 0
+    return int(index) if index.isdecimal() and len(index) <= _LONGEST_INDEX else 0
 
 
 def _answer(status: int, index: int, body: bytes) -> _Answer:
@@ -502,8 +506,10 @@ def _answer(status: int, index: int, body: bytes) -> _Answer:
     except orjson.JSONDecodeError:  # such as "404 page not found"
         content = None
     known = cast(dict[str, Any], content) if isinstance(content, dict) else {}
-    code = known.get("errorCode", 0)
-    return _Answer(status, code if isinstance(code, int) else 0, int(known.get("index", index)), known)
+    code, told = known.get("errorCode", 0), known.get("index", index)
+    return _Answer(
+        status, code if isinstance(code, int) else 0, told if isinstance(told, int) else index, known
+    )
 
 
 def _path(key: str) -> str:

@@ -99,6 +99,36 @@ def test_a_message_too_long_in_parts_is_refused_before_it_is_held() -> None:
         reader.feed(server_frame(websocket.CONTINUATION, b"x", final=False))
 
 
+@pytest.mark.parametrize(
+    "frame",
+    [
+        server_frame(websocket.PING, b"x"),
+        server_frame(websocket.PONG, b""),
+        server_frame(websocket.CONTINUATION, b"", final=False),
+    ],
+)
+def test_a_flood_of_frames_that_carry_nothing_is_refused(frame: bytes) -> None:
+    # given a server in the middle of a message
+    reader = FrameReader()
+    reader.feed(server_frame(websocket.TEXT, b"begun", final=False))
+    # when it sends frames of one kind without end, then it is refused after a bounded number
+    for _ in range(websocket.FLOOD // 100):
+        reader.feed(frame * 100)
+    with pytest.raises(WebSocketError, match="sent a flood of frames that carry nothing"):
+        reader.feed(frame)
+
+
+def test_a_server_that_pings_between_messages_floods_nobody() -> None:
+    reader = FrameReader()
+    for _ in range(3):
+        reader.feed(server_frame(websocket.PING, b"x") * (websocket.FLOOD - 1))
+        assert reader.feed(server_frame(websocket.TEXT, b"whole")) == [(websocket.TEXT, b"whole")]
+        reader.feed(server_frame(websocket.PING, b"x") * (websocket.FLOOD - 1))
+        assert reader.feed(server_frame(websocket.TEXT, b"")) == [(websocket.TEXT, b"")]
+        reader.feed(server_frame(websocket.TEXT, b"", final=False))
+        assert reader.feed(server_frame(websocket.CONTINUATION, b"x")) == [(websocket.TEXT, b"x")]
+
+
 def test_close_frames_say_why() -> None:
     assert websocket.close_reason(websocket.close_payload(1001)) == "1001 going away"
     assert websocket.close_reason(b"\x03\xf3because") == "1011 because"

@@ -10,6 +10,8 @@ CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 
 LONGEST_MESSAGE = 64 * 2**20
 """Bytes of the longest message accepted; a longer one is an error of the server."""
+FLOOD = 10_000
+"""Control frames and empty fragments without a message between them, beyond which a server only keeps us busy."""
 _LONGEST_RESPONSE = 16 * 2**10
 _FIN = 0x80
 _MASKED = 0x80
@@ -73,13 +75,14 @@ def frame(opcode: int, payload: bytes) -> bytes:
 class FrameReader:
     """Assembles a server's bytes into messages, however they are split. Small while no message is incomplete."""
 
-    __slots__ = ("_held", "_message", "_needed", "_opcode")
+    __slots__ = ("_held", "_message", "_needed", "_noise", "_opcode")
 
     def __init__(self) -> None:
         self._held: bytearray | None = None
         self._needed = 0
         self._message: bytearray | None = None
         self._opcode = 0
+        self._noise = 0
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
         """Return the messages and control frames completed by these bytes, as (opcode, payload), in order.
@@ -89,6 +92,7 @@ class FrameReader:
         # The usual case: one whole short message.
         if self._held is None and len(data) > 4 and data[0] == _FIN | TEXT and self._message is None:
             size = data[1]
+            self._noise = 0
             if size == len(data) - 2 and size < 126:
                 return [(TEXT, data[2:])]
             if size == 126 and (data[2] << 8 | data[3]) == len(data) - 4:
@@ -117,12 +121,14 @@ class FrameReader:
         if opcode >= CLOSE:
             if opcode > PONG or not first & _FIN or len(payload) > 125:
                 raise WebSocketError("sent an invalid WebSocket control frame")
+            self._count_noise()
             frames.append((opcode, payload))
             return
         if opcode > BINARY or (opcode == CONTINUATION) != (self._message is not None):
             raise WebSocketError("sent a WebSocket frame out of order")
         if self._message is None:
             if first & _FIN:
+                self._noise = 0
                 frames.append((opcode, payload))
             else:
                 self._message, self._opcode = bytearray(payload), opcode
@@ -130,9 +136,17 @@ class FrameReader:
         if len(self._message) + len(payload) > LONGEST_MESSAGE:
             raise WebSocketError(_too_long(len(self._message) + len(payload)))
         self._message += payload
+        if not payload:
+            self._count_noise()
         if first & _FIN:
+            self._noise = 0
             frames.append((self._opcode, bytes(self._message)))
             self._message = None
+
+    def _count_noise(self) -> None:
+        self._noise += 1
+        if self._noise > FLOOD:
+            raise WebSocketError("sent a flood of frames that carry nothing")
 
 
 def _header(data: bytes, at: int) -> tuple[int, int]:
