@@ -264,9 +264,9 @@ class TestStatus:
     @pytest.mark.parametrize("leader", [True, False])
     def test_every_unit_can_tell_all(self, unit: Unit, agent: ScriptedAgent, leader: bool) -> None:
         results = unit.act("status", self.state(unit, agent, leader))
-        assert results["status"] == "stage 1/2, 8000 leases, p99 31 ms; 1 of 3 units missing"
+        assert results["status"] == "stage 1/2, 8,000 leases, p99 31 ms; 1 of 3 units missing"
         assert results["units"].splitlines() == [
-            "load-claimer/0: up, 8000 leases, p99 31 ms",
+            "load-claimer/0: up, 8,000 leases, p99 31 ms",
             "load-claimer/1: up, 1 worker lost",
             "load-claimer/2: nothing heard, missing: silent for more than 3m",
         ]

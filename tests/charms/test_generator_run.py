@@ -583,8 +583,8 @@ class TestStatus:
         progress = UnitProgress(stage=1, stages=2, size=8000, held=8000, p99_ms=31.0)
         word = unit.word(run, "up", turn=1, t=time.time(), progress=progress)
         agent.word = word
-        assert self.status(unit, run, _1=word) == "active: stage 1/2, 16000 leases, p99 31 ms"
-        assert self.status(unit, run, leader=False) == "active: stage 1/2, 8000 leases, p99 31 ms"
+        assert self.status(unit, run, _1=word) == "active: stage 1/2, 16,000 leases, p99 31 ms"
+        assert self.status(unit, run, leader=False) == "active: stage 1/2, 8,000 leases, p99 31 ms"
 
     def test_a_unit_that_joins_says_where_the_run_is(self, unit: Unit, agent: ScriptedAgent) -> None:
         first = self.turning([FIRST])

@@ -20,7 +20,7 @@ from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.results import RunData, load_run
 from tippingpoint.rundir.standstills import PULSE
 from tippingpoint.rundir.worker_journal import read_worker_events, worker_names
-from tippingpoint.util.durations import show_us
+from tippingpoint.util.numbers import show_us
 
 STOOD_STILL_S = 4.0
 ASKED_EVERY_S = 6.0

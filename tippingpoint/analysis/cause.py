@@ -17,8 +17,8 @@ from tippingpoint.analysis.findings import Findings
 from tippingpoint.analysis.tipping import Sign, Tipping
 from tippingpoint.rundir.resources import Constraint, FigureData, Resources, Series, titles_of
 from tippingpoint.rundir.stages import StageResult
-from tippingpoint.util.quantities import show_quantity
-from tippingpoint.util.text import choose, show_amount, show_list, show_share
+from tippingpoint.util.numbers import show_quantity, show_share
+from tippingpoint.util.text import choose, show_amount, show_list
 
 LEAST_SAMPLES = 2
 """The least number of samples in a part of a stage: one may be an outlier."""
@@ -32,6 +32,9 @@ PAST_KNEE = 2.0
 """Up to how many times the load of a knee a resource may saturate to explain it. In a queue (M/M/1) latency has doubled
 where half of a resource is used, so that a knee comes first: nine tenths are used at 1.8 times that load. A time or a
 queue that bends a latency is long at the knee itself."""
+NEAR = 0.9
+"""From this share of its limit on, a CPU is busy enough to lengthen times: equal levels differ by a tenth
+(cost.SAME)."""
 _ROWS = 8
 """The most rows of evidence."""
 _NAMED = 3
@@ -39,6 +42,7 @@ _IDLE_SECONDS = 120.0
 """Seconds before stage 1 that show the target without load."""
 _ALWAYS: tuple[Constraint, ...] = ("CPU", "memory", "disk", "network", "file descriptors")
 """What every host has, and a report says that nobody watched. Quotas, space and queues are not everywhere."""
+_CPUS: tuple[Constraint, ...] = ("CPU", "CPU quota")
 _USED_UP: dict[Constraint, str] = {
     "CPU": "the CPU of {host} was used up",
     "CPU quota": "the CPU quota of {host} was used up",
@@ -99,6 +103,9 @@ class Cause:
     """What saturated first; None if nothing did, or if that is unknown."""
     hosts: list[str]
     """All hosts on which that figure saturated."""
+    instead: Evidence | None
+    """What may have bound the target instead: the CPU of the same host, where only a time of its disk or network is
+    known to be long, which waits for a CPU as well. None if nothing may, or if that CPU was not watched."""
     evidence: list[Evidence]
     """Of each figure, the host nearest its limit: what saturated first, then others by how near they are."""
     unwatched: list[str]
@@ -124,7 +131,7 @@ def causes_of(findings: Findings, tipping: Tipping) -> list[Cause]:
     ):
         places.append(("cliff", cliff.first_broken))
     if run.resources is None:
-        return [Cause(point.by, point.last_held, None, None, [], [], [*_ALWAYS], _NOT_WATCHED)]
+        return [Cause(point.by, point.last_held, None, None, [], None, [], [*_ALWAYS], _NOT_WATCHED)]
     seen = _Seen(findings, run.resources, point.last_held)
     return [seen.cause(sign, beyond) for sign, beyond in places]
 
@@ -162,7 +169,7 @@ class _Seen:
         if first is None or first.load is None:
             at = show_amount(beyond, unit)
             sentence = f"Why it tipped is not known: no figure with a limit was gathered at {at}."
-            return Cause(sign, self._last_held, None, None, [], [], [*_ALWAYS], sentence)
+            return Cause(sign, self._last_held, None, None, [], None, [], [*_ALWAYS], sentence)
         if sign == "knee" and first.named is None and not self._strained(first.load):
             for cause in causes:
                 if cause.load is None or cause.load > PAST_KNEE * beyond or self._strained(cause.load):
@@ -302,8 +309,9 @@ class _Seen:
             sentence = self._sentence(named, hosts, ordered, load)
         else:
             sentence = self._none(ordered, load, unwatched)
+        instead = _instead(named, ordered) if named is not None else None
         evidence = list(rows.values())[:_ROWS]
-        return Cause(sign, self._last_held, load, named, hosts, evidence, unwatched, sentence)
+        return Cause(sign, self._last_held, load, named, hosts, instead, evidence, unwatched, sentence)
 
     def _strained(self, load: float) -> bool:
         """Tell whether the generator was the bottleneck in a stage of this load."""
@@ -316,7 +324,7 @@ class _Seen:
         """Say what saturated first: where, by how much, since when, and what else did."""
         unit = self._run.manifest.load_unit
         whose = show_list(hosts) if len(hosts) <= _NAMED else f"{named.host} and {len(hosts) - 1} more hosts"
-        what = _USED_UP[named.of].format(host=whose)
+        what = _USED_UP[named.of].format(host=whose) + _or_its_cpu(named, hosts, ordered)
         title = f"{named.title}{f' ({named.part})' if named.part else ''}"
         words = [
             f"Why it tipped: {what}. {title} was {shown(named.tipped, named.unit)} at "
@@ -356,6 +364,31 @@ class _Seen:
         if unwatched:
             words.append(f"Not watched: {show_list(unwatched)}.")
         return " ".join(words)
+
+
+def _only_late(named: Evidence, of_host: Iterable[Evidence]) -> bool:
+    """Tell whether only times say that a disk or a network was used up. What waits for a CPU is late, too."""
+    direct = any(one.of == named.of and not one.wait and one.share >= 1 for one in of_host)
+    return named.wait and named.of != "queue" and not direct
+
+
+def _instead(named: Evidence, found: Iterable[Evidence]) -> Evidence | None:
+    """Return the busy CPU of a host of which only times are long, if it has one."""
+    of_host = [one for one in found if one.host == named.host]
+    busy = [one for one in of_host if one.of in _CPUS and one.share >= NEAR]
+    return max(busy, key=lambda one: one.share, default=None) if _only_late(named, of_host) else None
+
+
+def _or_its_cpu(named: Evidence, hosts: Sequence[str], found: Iterable[Evidence]) -> str:
+    """Name the CPU beside a time that it may have lengthened; empty if it did not."""
+    of_host = [one for one in found if one.host == named.host]
+    its, instead = choose(len(hosts), "its", "their"), _instead(named, of_host)
+    if instead is not None:
+        busy = f"{instead.title} was {shown(instead.tipped, instead.unit)}"
+        return f", or {its} {instead.of} was used up, for which {named.title} waits as well ({busy})"
+    if _only_late(named, of_host) and not any(one.of in _CPUS for one in of_host):
+        return f", or {its} CPU was used up, which was not watched"
+    return ""
 
 
 def _saturated(figure: FigureData, plateau: float | None, tipped: float) -> bool:

@@ -15,6 +15,7 @@ from tippingpoint.plan.base import UNDONE_BY
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.tags import tag
+from tippingpoint.util.numbers import show_rate
 from tippingpoint.util.text import show_calls, show_size
 
 SIGNIFICANT = 0.01
@@ -29,6 +30,8 @@ FALL = 0.8
 """Throughput has fallen if it is below this share of a smaller load's. Smaller falls are noise of pacing."""
 _EXPECTED_AGAIN = 3.0
 """A larger load contradicts a break if at least this many failures were expected there: exp(-3) is 5 %."""
+_FAR_FEWER = 0.2
+"""Below this share of the failures that were expected, there are far fewer."""
 
 Breakage = Literal["leader", "lost", "error", "throughput"]
 
@@ -192,11 +195,11 @@ def _by_failures(loads: Sequence[Load], operation: str, by: Breakage, notes: lis
     for position, load in enumerate(loads):
         failed, attempts = load.failed(operation, by), load.attempts(operation)
         chance = improbability(failed, attempts, failed_before, attempts_before)
-        evidence = f"{show_size(failed)} of {show_size(attempts)} {show_calls(operation)} {word}"
+        evidence = f"{show_size(failed)} of {show_size(attempts)} {show_calls(operation, attempts)} {word}"
         where = f"{evidence} at {show_size(load.size)}"
         if failed and chance >= SIGNIFICANT:
             notes.append(f"{where}: no more than chance explains")
-        elif failed and _recovered(loads[position + 1 :], operation, by, failed / attempts):
+        elif failed and _recovered(loads[position + 1 :], operation, failed / attempts):
             notes.append(f"{where}{_fault_words(load)}: larger loads did not repeat it")
         elif failed:
             cliff = _cliff(loads, position, by, evidence, chance, operation)
@@ -209,13 +212,19 @@ def _by_failures(loads: Sequence[Load], operation: str, by: Breakage, notes: lis
     return [cliff] if cliff is not None else []
 
 
-def _recovered(larger: Sequence[Load], operation: str, by: Breakage, share: float) -> bool:
-    """Tell whether a larger load without a fault shows far fewer failures than that share."""
-    for load in larger:
-        expected = share * load.attempts(operation)
-        if not load.faulted and expected >= _EXPECTED_AGAIN and load.failed(operation, by) < 0.2 * expected:
-            return True
-    return False
+def _recovered(larger: Sequence[Load], operation: str, share: float) -> bool:
+    """Tell whether larger loads without a fault show far fewer failures than that share.
+
+    Failures of any kind count there: what is lost cannot fail otherwise. One load alone may have been lucky, so that it
+    must be without any failure.
+    """
+    failures = [
+        load.failed(operation, "lost") + load.failed(operation, "error")
+        for load in larger
+        if not load.faulted and (expected := share * load.attempts(operation)) >= _EXPECTED_AGAIN
+        if load.failed(operation, "lost") + load.failed(operation, "error") < _FAR_FEWER * expected
+    ]
+    return len(failures) > 1 or failures == [0]
 
 
 def _by_throughput(loads: Sequence[Load], notes: list[str]) -> list[Cliff]:
@@ -226,7 +235,7 @@ def _by_throughput(loads: Sequence[Load], notes: list[str]) -> list[Cliff]:
             continue
         rate, spread = successes / seconds, np.sqrt(successes + 1) / seconds
         if best is not None and rate + 3 * spread < FALL * (best[0] - 3 * best[1]):
-            evidence = f"throughput fell from {best[0]:.3g}/s to {rate:.3g}/s"
+            evidence = f"throughput fell from {show_rate(best[0])} to {show_rate(rate)}"
             later = [other.held() for other in loads[position + 1 :] if not other.faulted]
             if any(n / s >= FALL * best[0] for n, s in later if s > 0):
                 notes.append(

@@ -14,7 +14,8 @@ from tippingpoint.rundir.operations import BRINGING_UP
 from tippingpoint.rundir.resources import FigureData, Resources
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
-from tippingpoint.util.text import show_size, singular
+from tippingpoint.util.numbers import show_rounded
+from tippingpoint.util.text import show_amount, show_size, singular
 
 Role = Literal["leader", "follower", "all"]
 Trend = Literal["", "grows", "falls"]
@@ -78,7 +79,7 @@ class Cost:
     unit: str
     """The unit of `slope`, `low` and `high`; empty for plain counts."""
     per: str
-    """1000 leases, container, operation ..."""
+    """1,000 leases, container, operation ..."""
     base: float | None
     """The value of the line without any load, in `base_unit`; None with fewer than two points."""
     base_unit: str
@@ -105,7 +106,7 @@ class Cost:
 
     @property
     def words(self) -> str:
-        """The cost in words: 54 MB, and 11 MB more for each 1000 leases (95 %: 9 to 13). Empty without a slope."""
+        """The cost in words: 54 MB, and 11 MB more for each 1,000 leases (95 %: 9 to 13). Empty without a slope."""
         said = self.line_words
         return f"{said} for each {self.per}{self.interval and f' ({self.interval})'}" if said else ""
 
@@ -131,7 +132,8 @@ class Cost:
             return ""
         # Ranks go in steps. An interval with a higher confidence than LEVEL is valid at LEVEL, too.
         percent = 100 * min(self.level, LEVEL)
-        return f"{percent:.0f} %: {three(self.low or 0.0)} to {three(self.high or 0.0)}"
+        low, high = three(self.low or 0.0), three(self.high or 0.0)
+        return f"{percent:.0f} %: {f'about {low}' if low == high else f'{low} to {high}'}"
 
     @property
     def sentence(self) -> str:
@@ -145,7 +147,7 @@ class Cost:
             (first, until, early), (since, last, late) = self.marginal[0], self.marginal[-1]
             said += (
                 f"; each adds {'more' if self.trend == 'grows' else 'less'} the more there are: {three(early)} from "
-                f"{show_size(first)} to {show_size(until)} {self.load_unit}, {three(late)} from {show_size(since)} to "
+                f"{show_size(first)} to {show_amount(until, self.load_unit)}, {three(late)} from {show_size(since)} to "
                 f"{show_size(last)}"
             )
         return f"{said}."
@@ -153,8 +155,7 @@ class Cost:
 
 def three(value: float) -> str:
     """Write a number with three significant digits: 0.0123, 1,290."""
-    rounded = float(f"{value:.3g}")
-    return f"{rounded:,.0f}" if abs(rounded) >= 1000 else f"{rounded:g}"
+    return show_rounded(value, 3)
 
 
 def costs_of(findings: Findings, loads: Sequence[Load], cliff: Cliff | None) -> list[Cost]:
@@ -219,7 +220,7 @@ def _left_out(findings: Findings, loads: Sequence[Load], cliff: Cliff | None) ->
             found[stage.number] = "a fault was injected in it"
         elif broken is not None and stage.size >= broken:
             found[stage.number] = (
-                f"the target breaks at {show_size(broken)} {findings.run.manifest.load_unit}"
+                f"the target breaks at {show_amount(broken, findings.run.manifest.load_unit)}"
             )
     return found
 
@@ -290,7 +291,7 @@ def _units(run: RunData, figure: FigureData) -> tuple[str, float, str, float]:
         return unit, factor, per if figure.unit in _PER_OPERATION else f"{per}/s", 1.0
     unit, factor = _UNITS.get(figure.unit, (figure.unit, 1.0))
     if run.manifest.load_unit == "leases":
-        return unit, factor, "1000 leases", 1000.0
+        return unit, factor, "1,000 leases", 1000.0
     return unit, factor, singular(run.manifest.load_unit), 1.0
 
 

@@ -14,7 +14,8 @@ from tippingpoint.rundir.cluster_events import Cluster
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.takeovers import takeovers
-from tippingpoint.util.text import show_size
+from tippingpoint.util.numbers import show_rounded
+from tippingpoint.util.text import choose, show_amount
 
 LEAST = 30
 """The least number of things for a statement: a third of fewer is too few for a rate."""
@@ -98,19 +99,21 @@ def _fill(members: int | None, stages: Sequence[StageResult], adopted: Mapping[i
 def fill_words(fill: Fill, alone: bool, things: str = "containers") -> str:
     """Say in one sentence whether creation slowed down in a fill; `alone` if it is the run's only one."""
     where = "" if alone or fill.members is None else f"With {fill.members} members: "
-    made = show_size(fill.made)
+    made = show_amount(fill.made, things)
     if not fill.enough:
         return (
-            f"{where}{made} {things} were created at {_two(fill.rate)}/s: too few to tell whether creation slows down "
-            f"as there are more of them."
+            f"{where}{made} {choose(fill.made, 'was', 'were')} created at {_two(fill.rate)}/s: too few to tell "
+            f"whether creation slows down as there are more of them."
         )
-    rates = f"{_two(fill.first)}/s for the first third of {made} {things}, {_two(fill.last)}/s for the last"
-    interval = f"95 % interval {fill.low:.2g} to {fill.high:.2g}"
+    rates = f"{_two(fill.first)}/s for the first third of {made}, {_two(fill.last)}/s for the last"
+    interval = f"95 % interval {_two(fill.low)} to {_two(fill.high)}"
     if fill.slower:
-        return f"{where}Creation slows down: {rates}, {fill.first / fill.last:.2g} times slower ({interval})."
+        return (
+            f"{where}Creation slows down: {rates}, {_two(fill.first / fill.last)} times slower ({interval})."
+        )
     if fill.high < 1:
-        return f"{where}Creation gets faster: {rates}, {fill.last / fill.first:.2g} times as fast."
-    ratio = f"a ratio of {fill.first / fill.last:.2g}, {interval}"
+        return f"{where}Creation gets faster: {rates}, {_two(fill.last / fill.first)} times as fast."
+    ratio = f"a ratio of {_two(fill.first / fill.last)}, {interval}"
     if fill.high < SAME:
         return f"{where}Creation keeps its pace: {rates} ({ratio})."
     return f"{where}It is uncertain whether creation slows down: {rates} ({ratio})."
@@ -118,4 +121,4 @@ def fill_words(fill: Fill, alone: bool, things: str = "containers") -> str:
 
 def _two(rate: float) -> str:
     """Write a rate with two significant digits: 0.18, 800."""
-    return f"{float(f'{rate:.2g}'):,g}"
+    return show_rounded(rate, 2)

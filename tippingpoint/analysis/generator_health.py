@@ -18,7 +18,8 @@ from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.standstills import LEAST, Cause, Stall
 from tippingpoint.rundir.tags import DELAYED, LOOP_LAG, SCHEDULE_LAG, tag
-from tippingpoint.util.durations import show_moment, show_us
+from tippingpoint.util.durations import show_moment
+from tippingpoint.util.numbers import show_share, show_us
 from tippingpoint.util.text import show_size
 
 BUSY_CORES = 0.9
@@ -56,7 +57,7 @@ class OwnLosses:
 def stage_saturated(stage: StageResult) -> str | None:
     """Return why the generator was the bottleneck in a stage, in one line; None if it was not."""
     if not has_free_core(stage):
-        return f"a worker used {stage.gauges['cpu']:.2f} of its core (limit {BUSY_CORES})"
+        return f"a worker used {show_share(stage.gauges['cpu'])} of its core (limit {show_share(BUSY_CORES)})"
     for name, what in ((SCHEDULE_LAG, "operations were sent"), (LOOP_LAG, "the event loop ran")):
         late = _p99(stage, name)
         if late > LATE_US:

@@ -29,8 +29,9 @@ from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.standstills import Stall
 from tippingpoint.rundir.tags import FAILURES, tag
-from tippingpoint.util.durations import format_duration, show_us
-from tippingpoint.util.text import show_list, show_size
+from tippingpoint.util.durations import format_duration
+from tippingpoint.util.numbers import show_us
+from tippingpoint.util.text import choose, show_amount, show_list, show_size
 
 MOST = 0.5
 """Any larger share counts as most."""
@@ -104,7 +105,9 @@ def gave_way(
     wanted, unit = _wanted(run, plan, stage)
     counted = not run.instances
     if counted and stage.is_step and there is not None and there < THERE * wanted:
-        return f"only {show_size(there)} of {show_size(wanted)} {unit} were present"
+        return (
+            f"only {show_size(there)} of {show_amount(wanted, unit)} {choose(there, 'was', 'were')} present"
+        )
     return ""
 
 
@@ -152,7 +155,8 @@ def not_made(run: RunData, plan: Plan | None, stage: StageResult) -> str:
     if given_up:
         count = sum(count_of(event) for event in given_up)
         why = f"{given_up[-1].get('operation')}: {given_up[-1].get('error')}"
-        return f"{show_size(count)} {run.things} of stage {stage.number} were given up ({why})"
+        were = choose(count, "was", "were")
+        return f"{show_amount(count, run.things)} of stage {stage.number} {were} given up ({why})"
     wanted, _ = _wanted(run, plan, stage)
     if (
         (
@@ -164,8 +168,8 @@ def not_made(run: RunData, plan: Plan | None, stage: StageResult) -> str:
         and (there := stage.gauges.get("held", wanted)) < wanted
     ):
         return (
-            f"{show_size(wanted - there)} of the {show_size(wanted)} {run.things} of stage "
-            f"{stage.number} were missing while it was held"
+            f"{show_size(wanted - there)} of the {show_amount(wanted, run.things)} of stage {stage.number} "
+            f"{choose(wanted - there, 'was', 'were')} missing while it was held"
         )
     return ""
 
@@ -280,7 +284,7 @@ def _made_too_late(run: RunData, stage: StageResult, rate: float) -> str:
     half, due = _when_made(stage, made / 2), made / 2 / rate
     if made / rate <= own or half is None or half - own <= due / MOST:
         return ""
-    return f"throughput below the due rate: {show_size(made / 2 / half)} of {rate:g} {run.things} a second"
+    return f"throughput below the due rate: {show_size(made / 2 / half)} of {show_size(rate)} {run.things} a second"
 
 
 def _when_made(stage: StageResult, count: float) -> float | None:

@@ -18,6 +18,7 @@ from tippingpoint.analysis.knee_fit import RISE, Fit, fit_curve
 from tippingpoint.analysis.latency import freed_costs, resampled
 from tippingpoint.rundir.histogram import FloatArray, Histogram
 from tippingpoint.rundir.stages import StageResult
+from tippingpoint.util.numbers import show_rounded
 from tippingpoint.util.text import show_calls, show_size
 
 LEAST_STAGES = 4
@@ -114,6 +115,10 @@ def find_knee(stages: Iterable[StageResult], operation: str) -> Knee | NoKnee:
         last += 1
         at = float(loads[last].size)
     after, before = loads[last], loads[last + 1]
+    if curve[-1] <= fit.plateau:
+        return NoKnee(
+            f"the typical latency at {show_size(loads[-1].size)} is no longer than on the plateau: it bends back"
+        )
     return Knee(
         operation=operation,
         at=min(at, float(np.nextafter(before.size, 0.0))),
@@ -132,7 +137,11 @@ def find_knee(stages: Iterable[StageResult], operation: str) -> Knee | NoKnee:
 
 def _loads(stages: Iterable[StageResult], operation: str) -> list[_Load]:
     found: dict[float, _Load] = {}
+    answered: set[float] = set()
+    """The loads at which any call succeeded: beyond them failures last as long as they last, which is no latency."""
     for stage in stages:
+        if stage.count(operation):
+            answered.add(stage.size)
         latencies = freed_costs(stage, operation)  # a bend caused by the generator is not the target's
         known = found.get(stage.size)
         if known is not None:
@@ -140,6 +149,8 @@ def _loads(stages: Iterable[StageResult], operation: str) -> list[_Load]:
         else:
             found[stage.size] = _Load(stage.size, stage.number, latencies)
     enough = [found[size] for size in sorted(found) if found[size].latencies.total >= LEAST_SAMPLES]
+    while enough and enough[-1].size not in answered:
+        enough.pop()
     return [load for load in enough if load.size > 0]
 
 
@@ -152,11 +163,16 @@ def _why_none(fit: Fit, loads: list[_Load]) -> NoKnee:
     rise = float(np.exp(fit.line_rise))
     span = f"from {show_size(loads[0].size)} to {show_size(loads[-1].size)}"
     if fit.chance >= 1 - CONFIDENT:
-        return NoKnee(f"too uncertain: the chance that there is a knee is {fit.chance:.0%}")
+        return NoKnee(
+            f"too uncertain: the chance that there is a knee is {show_rounded(100 * fit.chance, 2)} %"
+        )
     if rise < RISE:
-        grew = f"it rises {rise:.2g} times" if rise >= 1.25 else "it is flat"
-        return NoKnee(f"latency never left its plateau: {grew} {span} (a knee takes {RISE:g} times)", True)
-    return NoKnee(f"latency grows all the way {span}, without a plateau to leave")
+        grew = f"it rises {show_rounded(rise, 2)} times" if rise >= 1.25 else "it is flat"
+        return NoKnee(
+            f"the typical latency never left its plateau: {grew} {span} (a knee takes {show_size(RISE)} times)",
+            True,
+        )
+    return NoKnee(f"the typical latency grows all the way {span}, without a plateau to leave")
 
 
 def _already_beyond(loads: list[_Load], operation: str, random: np.random.Generator) -> Knee | None:

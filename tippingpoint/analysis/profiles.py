@@ -15,8 +15,8 @@ from tippingpoint.rundir.pprof import Kind, Profile
 from tippingpoint.rundir.profiles import NoProfile, TakenProfile, profiles_not_taken, taken_profiles
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
-from tippingpoint.util.quantities import show_quantity
-from tippingpoint.util.text import choose, show_amount, show_count, show_share
+from tippingpoint.util.numbers import show_quantity, show_rounded, show_share
+from tippingpoint.util.text import choose, show_amount, show_count
 
 FUNCTIONS = 10
 """How many functions are named."""
@@ -211,9 +211,8 @@ def _sentence(kind: Kind, plateau: _Summed, tipped: _Summed, functions: Sequence
         return "No wait for a lock was recorded: there was none, or the target samples none."
     at, before = show_amount(tipped.load, unit), show_amount(plateau.load, unit)
     if kind == "CPU":
-        words = (
-            f"used {tipped.rate:.2g} {choose(tipped.rate, 'core', 'cores')} at {at}, and {plateau.rate:.2g}"
-        )
+        cores = show_rounded(tipped.rate, 2)
+        words = f"used {cores} {choose(tipped.rate, 'core', 'cores')} at {at}, and {show_rounded(plateau.rate, 2)}"
     else:
         waits = [show_quantity(rate, "seconds") for rate in (tipped.rate, plateau.rate)]
         words = f"waited {waits[0]} of each second for locks at {at}, and {waits[1]}"

@@ -25,7 +25,7 @@ from tippingpoint.analysis.verdict import Check, first_misses, miss_words
 from tippingpoint.rundir.cluster_events import Cluster
 from tippingpoint.rundir.operations import OWN_CALLS, REMOVING
 from tippingpoint.rundir.results import RunData
-from tippingpoint.util.durations import show_us
+from tippingpoint.util.numbers import show_us
 from tippingpoint.util.text import show_amount, show_calls, show_list, show_size
 
 Sign = Literal["cliff", "threshold", "knee", "limit"]
@@ -114,7 +114,10 @@ def find_tipping(
     undisturbed = [stage for load in loads if not load.faulted for stage in load.stages]
     bends = {op: find_knee(undisturbed, op) for op in judged if op not in REMOVING}
     cliff, notes = find_cliff(loads, judged, rates_known=clock_known and claims)
-    predicted = forecast(loads, clock_known=clock_known) if claims else _NO_THROUGHPUT[run.instances]
+    breaks_at = cliff.first_broken if cliff is not None and not cliff.during_fault else None
+    predicted: Forecast | str = _NO_THROUGHPUT[run.instances]
+    if claims:
+        predicted = forecast(loads, clock_known=clock_known, breaks_at=breaks_at)
     storms = _storms(run, loads, cliff)
     if found is not None:
         return _of_search(found, bends, storms, predicted)
@@ -131,7 +134,7 @@ def find_tipping(
         notes=notes,
         sentence=" ".join(
             [
-                _sentence(findings, loads, bends, signs, checks, storms),
+                _sentence(findings, loads, bends, signs, checks, storms, cliff),
                 *_gone_meanwhile(run, cluster, cliff),
                 *(fill_words(fill, len(fills) == 1, run.things) for fill in fills if fill.slower),
             ]
@@ -254,6 +257,7 @@ def _sentence(
     signs: Sequence[TippingPoint],
     checks: Sequence[Check],
     storms: Sequence[StormOutcome],
+    cliff: Cliff | None,
 ) -> str:
     unit = findings.run.manifest.load_unit
     sentences: list[str] = []
@@ -262,10 +266,10 @@ def _sentence(
         parts = [_point_words(unit, loads, first) if first is not None else _stood(findings, loads, checks)]
         parts += [_further(first, sign) for sign in signs[1:] if first is not None and sign.by != "knee"]
         if first is not None and all(sign.by == "knee" for sign in signs):
-            parts.append(_no_cliff(findings.loads_held, loads))
+            parts.append(_no_cliff(findings, loads))
         told = _bends(unit, bends, first.operation if first is not None and first.by == "knee" else "")
         sentences.append("; ".join([*parts, *([told] if told else [])]) + ".")
-    sentences += _without_threshold(signs, checks)
+    sentences += _without_threshold(cliff, loads, checks)
     for doubt in dict.fromkeys(sign.doubt for sign in signs if sign.doubt):
         if doubt == _ON_PURPOSE:
             sentences.append(
@@ -280,26 +284,38 @@ def _sentence(
     return " ".join(sentences) or "Nothing was measured."
 
 
-def _without_threshold(signs: Sequence[TippingPoint], checks: Sequence[Check]) -> list[str]:
-    """Say that no threshold is about an operation that breaks, where all thresholds are met: the verdict says so."""
-    if not checks or not all(check.met for check in checks):
+def _without_threshold(cliff: Cliff | None, loads: Sequence[Load], checks: Sequence[Check]) -> list[str]:
+    """Say that no threshold is about what breaks, or that thresholds allow it, where all are met: so says the verdict.
+
+    A load that the target did not hold is a miss by itself.
+    """
+    if cliff is None or not checks or not all(check.met for check in checks):
         return []
-    judged = {check.operation for check in checks}
-    broken = dict.fromkeys(sign.operation for sign in signs if sign.by == "cliff" and sign.operation)
-    others = [operation for operation in broken if operation not in judged]
-    return [f"No threshold is about {show_list(others)}."] if others else []
+    if any(load.gave_way for load in loads if load.size == cliff.first_broken):
+        return []
+    operation = cliff.operation
+    limits = {check.limit for check in checks if not operation or check.operation == operation}
+    if operation and not limits:
+        return [f"No threshold is about {operation}."]
+    limit, what = {
+        "lost": ("lost_rate", f"lost {show_calls(operation)}"),
+        "error": ("error_rate", f"failed {show_calls(operation)}"),
+        "throughput": ("throughput", "throughput"),
+        "leader": ("", "leaders"),
+    }[cliff.by]
+    return ["The thresholds allow that."] if limit in limits else [f"No threshold is about {what}."]
 
 
 def _point_words(unit: str, loads: Sequence[Load], point: TippingPoint) -> str:
-    beyond = show_size(point.first_beyond)
+    beyond = show_amount(point.first_beyond, unit)
     smallest = point.first_beyond <= loads[0].size
     if point.last_held is None:
         verb = "Tips" if point.by == "knee" else "Breaks" if point.by == "cliff" else "Misses a threshold"
-        where = f"at {beyond} {unit}, the smallest load tried" if smallest else f"at {beyond} {unit} or less"
+        where = f"at {beyond}, the smallest load tried" if smallest else f"at {beyond} or less"
         return f"{verb} {where}: {point.evidence}"
     verb = "Tips" if not point.doubt else "Breaks" if point.by == "cliff" else "Misses a threshold"
-    at = f" at {beyond}" if point.by != "knee" else ""
-    return f"{verb} between {show_size(point.last_held)} and {beyond} {unit}: {point.evidence}{at}"
+    at = f" at {show_size(point.first_beyond)}" if point.by != "knee" else ""
+    return f"{verb} between {show_size(point.last_held)} and {beyond}: {point.evidence}{at}"
 
 
 def _further(first: TippingPoint, sign: TippingPoint) -> str:
@@ -325,18 +341,26 @@ def _stood(findings: Findings, loads: Sequence[Load], checks: Sequence[Check]) -
     tried = "the largest tried" if len(loads) > 1 else "the only load tried"
     if held[-1] != loads[-1].size:
         tried = "the largest that was held"
-    return f"{words} through {show_amount(held[-1], unit)} ({tried}){_not_below(held, loads)}"
+    return f"{words} through {show_amount(held[-1], unit)} ({tried}){_though(findings, loads)}"
 
 
-def _no_cliff(held: Sequence[float], loads: Sequence[Load]) -> str:
+def _no_cliff(findings: Findings, loads: Sequence[Load]) -> str:
     """Describe the loads that held, beside a knee where nothing breaks and no threshold is missed."""
-    return f"no cliff through {show_size(held[-1])}{_not_below(held, loads)}" if held else "no load was held"
+    held = findings.loads_held
+    return f"no cliff through {show_size(held[-1])}{_though(findings, loads)}" if held else "no load was held"
 
 
-def _not_below(held: Sequence[float], loads: Sequence[Load]) -> str:
-    """Name the loads that were not held although a larger one was."""
+def _though(findings: Findings, loads: Sequence[Load]) -> str:
+    """Name the loads that were not held although a larger one was, and those that were not held each time."""
+    held = findings.loads_held
     below = [show_size(load.size) for load in loads if load.size < held[-1] and load.size not in held]
-    return f", though not {show_list(below)}" if below else ""
+    words = [f"not {show_list(below)}"] if below else []
+    for load in loads:
+        tries = [findings.of(stage.number) for stage in load.stages]
+        failed = sum(bool(each.gave_way and not each.cut_short) for each in tries)
+        if load.size in held and failed:
+            words.append(f"not in {failed} of {len(tries)} tries of {show_size(load.size)}")
+    return f", though {show_list(words)}" if words else ""
 
 
 def _growth(knee: Knee) -> str:
@@ -344,7 +368,10 @@ def _growth(knee: Knee) -> str:
 
 
 def _bends(unit: str, bends: Mapping[str, Knee | NoKnee], told: str) -> str:
-    """Say where operations leave their plateaus and which do not, except for the operation `told` already."""
+    """Say where operations leave their plateaus and which do not, except for the operation `told` already.
+
+    Knees look at quartiles, so that only a typical call is known to stay: its slowest ones may not.
+    """
     words: list[str] = []
     flat = [operation for operation, bend in bends.items() if isinstance(bend, NoKnee) and bend.on_plateau]
     for operation, bend in bends.items():
@@ -352,17 +379,25 @@ def _bends(unit: str, bends: Mapping[str, Knee | NoKnee], told: str) -> str:
             if bend.after_size is None:
                 where = f"already before {show_amount(bend.before_size, unit)}"
             else:
-                where = f"between {show_size(bend.after_size)} and {show_size(bend.before_size)} {unit}"
+                where = f"between {show_size(bend.after_size)} and {show_amount(bend.before_size, unit)}"
             words.append(f"{operation} bends {where} ({_growth(bend)})")
         elif operation in flat and len(flat) <= _NAMED_SINGLY:
-            words.append(f"{operation} stays on its plateau")
+            words.append(f"the typical {show_calls(operation, 1)} stays on its plateau")
     if len(flat) > _NAMED_SINGLY:
-        words.append(f"{show_list(flat)} stay on their plateaus")
+        words.append(f"typical calls of {show_list(flat)} stay on their plateaus")
     return ", ".join(words)
 
 
 def _storm_words(unit: str, storms: Sequence[StormOutcome]) -> str:
-    failures = [f"{s.failed} of {s.attempts} {show_calls(s.operation)} failed" for s in storms if s.failed]
-    stood = [f"all {s.attempts} {show_calls(s.operation)} succeeded" for s in storms if not s.failed]
+    failures = [
+        f"{s.failed:,} of {s.attempts:,} {show_calls(s.operation, s.attempts)} failed"
+        for s in storms
+        if s.failed
+    ]
+    stood = [
+        f"{f'all {s.attempts:,}' if s.attempts > 1 else 'the only'} {show_calls(s.operation, s.attempts)} succeeded"
+        for s in storms
+        if not s.failed
+    ]
     happened = show_list(failures + stood)
     return f"In the restart storm of {show_amount(storms[0].size, unit)} {happened}."

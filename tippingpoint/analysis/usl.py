@@ -10,12 +10,14 @@ import numpy as np
 
 from tippingpoint.analysis.cliff import Load
 from tippingpoint.rundir.histogram import FloatArray
+from tippingpoint.util.text import show_size
 
 LEAST_LOADS = 4
 LINEAR = 0.9
 """There is no saturation to fit while throughput per load stays above this share of its first value."""
 
 _REPLICATES = 500
+_BREAKS = "the target breaks at {load}, before throughput levels off in a way that the law could be fitted to"
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,10 @@ class Forecast:
     """The largest load in the fit. Beyond it the forecast is extrapolated."""
 
 
-def forecast(loads: Sequence[Load], *, clock_known: bool) -> Forecast | str:
+def forecast(loads: Sequence[Load], *, clock_known: bool, breaks_at: float | None = None) -> Forecast | str:
     """Fit the law to the throughput of the loads during their holds, or return why there is no forecast.
 
+    A target that breaks at the load `breaks_at`, before its throughput levels off, is not called unsaturated.
     Loads with a fault or a lost worker are left out. The result is deterministic.
     """
     if not clock_known:
@@ -64,9 +67,10 @@ def forecast(loads: Sequence[Load], *, clock_known: bool) -> Forecast | str:
     rate, sigma, kappa = _fit(n, throughput)
     fitted = _law(n, *_arrays(rate, sigma, kappa))
     if float(n[-1] * rate / fitted[-1]) * LINEAR <= 1:
-        return (
-            f"no saturation seen: throughput grows with the load up to {measured[-1][0]} and gives no limit"
-        )
+        if breaks_at is not None:
+            return _BREAKS.format(load=show_size(breaks_at))
+        largest = show_size(measured[-1][0])
+        return f"no saturation seen: throughput grows with the load up to {largest} and gives no limit"
     noise = np.sqrt(np.mean((throughput / fitted - 1) ** 2) * n.size / max(1, n.size - 3) + 1 / successes)
     random = np.random.default_rng(2007)
     draws = fitted * np.maximum(1 + random.normal(0, 1, (_REPLICATES, n.size)) * noise, 0.05)
@@ -77,6 +81,8 @@ def forecast(loads: Sequence[Load], *, clock_known: bool) -> Forecast | str:
         fits = np.asarray([_fit(n, row, coherency=False) for row in draws])
     saturating = n[-1] * fits[:, 0] / _law(n[-1:], *fits.T) * LINEAR > 1
     if saturating.mean() < 0.95:
+        if breaks_at is not None:
+            return _BREAKS.format(load=show_size(breaks_at))
         return "no saturation seen: what throughput lacks at the largest load is within its noise"
     peaks = _peak(fits[:, 1], fits[:, 2])
     low, high = np.quantile(peaks, [0.025, 0.975], method="closest_observation") * sizes[0]

@@ -28,18 +28,18 @@ from tippingpoint.rundir.operations import BRINGING_UP, CONNECT
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.takeovers import takeovers
-from tippingpoint.util.durations import show_us
-from tippingpoint.util.quantities import show_quantity
+from tippingpoint.util.numbers import show_quantity, show_rate, show_share, show_us
 from tippingpoint.util.text import (
     choose,
     place_of,
     show_amount,
     show_calls,
+    show_count,
     show_list,
     show_load,
     show_names,
-    show_share,
     show_size,
+    show_sizes,
 )
 
 Outcome = Literal["met", "missed", "withheld", "failed"]
@@ -354,7 +354,7 @@ def _throughput_lost(found: StageFindings, observed: float, allowed: float) -> s
 
 def _own_words(run: RunData, stage: StageResult, own: OwnLosses) -> str:
     return (
-        f"{show_size(own.count)} of {show_size(own.of)} leases lost {_where(run, stage)} may be the generator's "
+        f"{show_size(own.count)} of {show_amount(own.of, 'leases')} lost {_where(run, stage)} may be the generator's "
         f"own loss: {own.why}"
     )
 
@@ -366,7 +366,8 @@ def _nothing_succeeded(run: RunData) -> str | None:
         if any(tried.values()):
             if any(stage.count(op) for op in operations for stage in run.stages):
                 return None
-            return f"Failed: none of {show_list([f'{n} {show_calls(op)}' for op, n in tried.items() if n])} succeeded."
+            calls = [f"{n:,} {show_calls(op, n)}" for op, n in tried.items() if n]
+            return f"Failed: none of {show_list(calls)} succeeded."
     return None
 
 
@@ -434,7 +435,7 @@ def _gaps(checks: Iterable[Check], stages: Sequence[StageResult], unit: str) -> 
         for check in checked
         if check.observed is not None and check.stage is not None and kinds[check.stage] == "storm"
     }
-    missing: dict[tuple[str, str], dict[tuple[str, str], list[str]]] = {}
+    missing: dict[tuple[str, str], dict[tuple[str, str], list[float]]] = {}
     for check in checked:
         if check.observed is None and check.size is not None and check.stage is not None:
             of_figure = check.limit == FIGURE
@@ -443,13 +444,13 @@ def _gaps(checks: Iterable[Check], stages: Sequence[StageResult], unit: str) -> 
             of = place_of(kinds[check.stage])
             stormed = of == place_of("ramp") and (check.operation, check.limit, check.size) in in_storms
             places = missing.setdefault((name, why), {})
-            places.setdefault((of, " before the storm" if stormed else ""), []).append(show_size(check.size))
+            places.setdefault((of, " before the storm" if stormed else ""), []).append(check.size)
     lines: list[str] = []
     for (name, why), places in missing.items():
         if sum(len(sizes) for sizes in places.values()) == len(stages):
             lines.append(f"{name} was never measured{why}")
             continue
-        where = [f"{of} {show_list(sizes)} {unit}{before}" for (of, before), sizes in places.items()]
+        where = [f"{of} {show_sizes(sizes, unit)}{before}" for (of, before), sizes in places.items()]
         lines.append(f"{name} was not measured {show_list(where)}{why}")
     return lines
 
@@ -482,7 +483,7 @@ def _judge_stages(findings: Findings, checks: list[Check]) -> tuple[Outcome, str
             return outcome, f"{outcome.capitalize()}: {not_held}{ours}{held}."
     cut = [found.stage.size for found in findings.stages if found.load_missing]
     if cut:
-        where = f"from {show_size(min(cut))} {unit} on"
+        where = f"from {show_amount(min(cut), unit)} on"
         why = next(iter(_missing_units(run)), f"a worker was cut, so load is missing {where}")
         return "withheld", f"Withheld: {why}{held}."
     if run.manifest.status in _EARLY:
@@ -608,6 +609,9 @@ def _held_through(findings: Findings, checks: Iterable[Check], below: float = in
         if found.stage.is_step and found.stage.size < below
     }
     unmet = {check.size for check in checks if check.stage in steps and check.met is not True}
+    unmet |= {  # a load that was tried again may have been held most times only
+        found.stage.size for found in findings.stages if found.stage.number in steps and found.why_not_held
+    }
     held: float | None = None
     for size in sorted(set(steps.values())):
         if size not in findings.loads_held or size in unmet:
@@ -637,7 +641,7 @@ def _were_not_held(run: RunData, stage: StageResult, why: str) -> str:
 def _first_miss(run: RunData, missed: list[Check]) -> str:
     first = _first_of(run, missed)
     more = len({(check.operation, check.limit) for check in missed}) - 1
-    others = f" and {more} other threshold{'s' if more > 1 else ''}" if more else ""
+    others = f" and {show_count(more, 'other threshold')}" if more else ""
     return _saw(run, first) + others
 
 
@@ -730,4 +734,4 @@ def show_limit(limit: str, value: float, unit: str = "") -> str:
         return show_quantity(value, unit)
     if limit in _PERCENTILES:
         return show_us(value)
-    return show_share(value) if limit in _RATES else f"{value:.4g}/s"
+    return show_share(value) if limit in _RATES else show_rate(value)

@@ -17,6 +17,7 @@ from tippingpoint.compare.trend.history import release_key
 from tippingpoint.plan.packages import BUILT_IN
 from tippingpoint.report.formats.markup import plain
 from tippingpoint.rundir.files import read_file, replace_file
+from tippingpoint.util.numbers import show_number
 from tippingpoint.util.text import show_count
 
 INDEX = "README.md"
@@ -198,7 +199,7 @@ def _claims(entries: Sequence[Entry]) -> list[str]:
 def _expected(claim: Claim) -> str:
     if claim.expected is None or claim.figure is None:
         return "no figure here"
-    return f"{plain(claim.figure)}: {claim.expected[0]:g} to {claim.expected[1]:g}"
+    return f"{plain(claim.figure)}: {show_number(claim.expected[0])} to {show_number(claim.expected[1])}"
 
 
 def _found(claim: Claim) -> str:
@@ -237,13 +238,19 @@ def _published_rows(baseline: Baseline) -> list[list[str]]:
     run = baseline.run()
     rows = [[baseline.name, "where it tips", plain(analyse(run).tipping.sentence)]] if run is not None else []
     for figure in baseline.figures[:_MOST_PUBLISHED]:
-        value = f"{figure.value:g}" + ("" if figure.to is None else f" to {figure.to:g}")
+        value = show_number(figure.value, 6) + (
+            "" if figure.to is None else f" to {show_number(figure.to, 6)}"
+        )
         at = ", ".join(f"{count:,} {thing}" for thing, count in figure.at.items())
         about = f"{figure.what} ({at})" if at else figure.what
         rows.append([baseline.name, plain(about), plain(f"{figure.qualifier} {value} {figure.unit}".strip())])
     measured = [row for each in baseline.tables[:1] for row in each.rows[:_MOST_PUBLISHED]]
     return rows + [
-        [baseline.name, plain(row.operation), f"mean {row.avg:g} s, {row.success:g} % succeeded"]
+        [
+            baseline.name,
+            plain(row.operation),
+            f"mean {show_number(row.avg, 6)} s, {show_number(row.success, 6)} % succeeded",
+        ]
         for row in measured
     ]
 

@@ -35,8 +35,8 @@ from tippingpoint.errors import UserError
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.rundir.operations import OPERATIONS, OWN_LOAD
 from tippingpoint.rundir.results import RunData
-from tippingpoint.util.durations import show_us
-from tippingpoint.util.text import show_list, show_load, show_share, show_size
+from tippingpoint.util.numbers import show_number, show_share, show_times, show_us
+from tippingpoint.util.text import show_amount, show_list, show_load, show_size, show_sizes
 
 ALL_CALLS, TYPICAL = "all calls", "typical time"
 """Operation and measure of the figure of all calls; see typical.py."""
@@ -473,7 +473,7 @@ def _tip_words(pairs: Sequence[Pair], base: str) -> list[str]:
                 lower = "lower" if pair.tip == "worse" else "higher"
                 said.append(f"{pair.name} tips at a {lower} load than {base}")
             continue
-        span = f"{times(change.change)} the load of {base} (95 % {times(change.low)} to {times(change.high)})"
+        span = f"{times(change.change)} the load of {base} ({_interval(change.low, change.high)})"
         if pair.tip in ("worse", "better"):
             said.append(f"{pair.name} tips at {span}")
         elif pair.tip_withheld:
@@ -487,7 +487,7 @@ def _served_words(pairs: Sequence[Pair], base: str) -> list[str]:
     """Say how the most that releases served compares."""
     return [
         f"the most {operation} calls that {pair.name} serves a second are {times(one.change)} those of {base} "
-        f"(95 % {times(one.low)} to {times(one.high)})"
+        f"({_interval(one.low, one.high)})"
         for pair in pairs
         for operation, one in pair.served.items()
         if _is_told(pair, one)
@@ -498,7 +498,7 @@ def _typical_words(pairs: Sequence[Pair], base: str, unit: str) -> list[str]:
     """Say how many times as long a typical call takes."""
     return [
         f"a typical call of {pair.name} {_up_to(pair, unit)} takes {times(one.change)} the time of {base} "
-        f"(95 % {times(one.low)} to {times(one.high)})"
+        f"({_interval(one.low, one.high)})"
         for pair in pairs
         if _is_told(pair, one := pair.typical)
     ]
@@ -510,7 +510,7 @@ def _is_told(pair: Pair, figure: Against) -> bool:
 
 
 def _up_to(pair: Pair, unit: str) -> str:
-    return f"up to {pair.typical_to:,} {unit}"
+    return f"up to {show_amount(pair.typical_to, unit)}"
 
 
 def _control_words(pairs: Sequence[Pair], control: Release | None, base: str) -> str:
@@ -554,7 +554,7 @@ def _main_words(
         for row in of_main
         if row.size == load and row.measure in ("p50", "p99") and (certain := _certain(row.against, names))
     ]
-    return f"{main} {' and '.join(said)} at {load:,} {unit}" if said else ""
+    return f"{main} {' and '.join(said)} at {show_amount(load, unit)}" if said and load is not None else ""
 
 
 def _contrary_words(
@@ -663,7 +663,7 @@ def _overall_words(one: Overall, against: Against, pair: Pair, unit: str) -> str
     if one.measure in RATES:
         more = "more" if (against.change or 0.0) > 0 else "less"
         return f"{what}: {show_share(abs(against.change or 0.0))} {more}"
-    return f"{what}: {_times(against.change)}, 95 % interval {_times(against.low)} to {_times(against.high)}"
+    return f"{what}: {_times(against.change)}, {_interval(against.low, against.high)}"
 
 
 def _recovery_change(one: Recovery, number: int) -> str:
@@ -671,10 +671,8 @@ def _recovery_change(one: Recovery, number: int) -> str:
     before, after = (show_back(of) for of in (one.values[0], one.values[number]))
     if bound := _bound_words(one, number):
         return f"back after {one.what}: {before} to {after} ({bound}{_times(against.change)})"
-    return (
-        f"back after {one.what}: {before} to {after} "
-        f"({_times(against.change)}, 95 % interval {_times(against.low)} to {_times(against.high)})"
-    )
+    span = _interval(against.low, against.high)
+    return f"back after {one.what}: {before} to {after} ({_times(against.change)}, {span})"
 
 
 def _recovery_words(recovery: Sequence[Recovery], names: Sequence[str]) -> list[str]:
@@ -712,12 +710,18 @@ def _change_words(row: Row, number: int, titles: Sequence[str], unit: str) -> st
         return f"{who}{row.operation} {name} {where}: {show_share(before)} to {show_share(after)}"
     return (
         f"{who}{row.operation} {row.measure} {where}: {show_us(before)} to {show_us(after)} "
-        f"({_times(against.change)}, 95 % interval {_times(against.low)} to {_times(against.high)})"
+        f"({_times(against.change)}, {_interval(against.low, against.high)})"
     )
 
 
 def _times(ratio: float | None) -> str:
-    return f"x{ratio:.3g}" if ratio is not None and np.isfinite(ratio) else "no bound"
+    return show_times(ratio) if ratio is not None and np.isfinite(ratio) else "no bound"
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    """Write the 95 % interval of a ratio; of one that is narrower than its digits, that it is no wider."""
+    first, last = _times(low), _times(high)
+    return f"95 % about {first}" if first == last != "no bound" else f"95 % {first} to {last}"
 
 
 def _not_comparable(
@@ -749,7 +753,7 @@ def _show_loads(sizes: Sequence[float], unit: str, kind: StageKind) -> str:
     if len(sizes) == 1:
         return show_load(sizes[0], unit, kind)
     before = show_load(sizes[0], unit, kind).split(show_size(sizes[0]))[0]
-    return f"{before}{show_list([show_size(size) for size in sizes])} {unit}"
+    return f"{before}{show_sizes(sizes, unit)}"
 
 
 def _has_served(pairs: Sequence[Pair]) -> bool:
@@ -773,7 +777,7 @@ def _summary(rows: Sequence[Row], pairs: Sequence[Pair], names: Sequence[str], u
     if not any(pair.repeated for pair in pairs):
         return (
             "One run each tells nothing of how runs of one release differ. So no figure is called worse or better, "
-            f"and only tipping points that are {APART:g} times apart are."
+            f"and only tipping points that are {show_number(APART)} times apart are."
         )
     count = Counter(row.against[number].judgement for row, number in at_held)
     withheld = sum(row.against[number].withheld for row, number in at_held)

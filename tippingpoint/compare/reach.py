@@ -10,6 +10,7 @@ from typing import Literal
 from tippingpoint.analysis.analyse import Analysis
 from tippingpoint.analysis.cliff import faults_injected
 from tippingpoint.plan.fields import StageKind
+from tippingpoint.util.text import show_amount, show_size
 
 Judgement = Literal["worse", "better", "same", "unsure"]
 
@@ -48,13 +49,12 @@ class Reach:
 
         Empty if unknown. A load that was held is a lower bound of where it tips, and no measurement.
         """
-        unit = f" {unit}" if unit else ""
         if self.broken is None:
-            return f"held {self.held:,}{unit}, {self.extent}" if self.held is not None else ""
+            return f"held {_amount(self.held, unit)}, {self.extent}" if self.held is not None else ""
         where = (
-            f"{self.held:,} to {self.broken:,}{unit}"
+            f"{show_size(self.held)} to {_amount(self.broken, unit)}"
             if self.held is not None
-            else f"{self.broken:,}{unit} or less"
+            else f"{_amount(self.broken, unit)} or less"
         )
         return f"at {where}" + (f" ({self.doubt})" if self.doubt else "")
 
@@ -218,3 +218,7 @@ def _may_have_missed(one: Reach, other: Reach) -> bool:
 
 def _known(reach: Reach) -> bool:
     return reach.held is not None or reach.broken is not None
+
+
+def _amount(size: float, unit: str) -> str:
+    return show_amount(size, unit) if unit else show_size(size)

@@ -9,6 +9,7 @@ from statistics import fmean
 from tippingpoint.analysis.analyse import Analysis
 from tippingpoint.compare.repeats import Figure, level_figure
 from tippingpoint.plan.base import UNDONE_BY
+from tippingpoint.util.numbers import show_number
 
 _LEAST_S = 0.5
 """Seconds that a shorter time counts as: workers write what ended in each second."""
@@ -67,4 +68,6 @@ def show_back(backs: Sequence[Back | None]) -> str:
     if not told or len(told) < len(backs):
         return "not known"
     never = [back.seconds for back in told if back.never]
-    return f"not within {fmean(never):.3g} s" if never else f"{fmean(back.seconds for back in told):.3g} s"
+    if never:
+        return f"not within {show_number(fmean(never))} s"
+    return f"{show_number(fmean(back.seconds for back in told))} s"

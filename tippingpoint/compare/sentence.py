@@ -8,7 +8,8 @@ from math import log
 from tippingpoint.compare.published import PublishedRow, Told
 from tippingpoint.compare.reach import Reach
 from tippingpoint.compare.resources import ResourceComparison
-from tippingpoint.util.text import show_list, singular
+from tippingpoint.util.numbers import known, show_number, show_times
+from tippingpoint.util.text import show_list, show_sizes, singular
 
 _NAMED = 3
 """The most runs that are named when they share a statement."""
@@ -97,7 +98,7 @@ def told_words(told: Told, unit: str) -> str:
         )
         amount = abs(told.difference)
         of = singular(unit) if amount == 1 else unit
-        return " ".join(word for word in (bound, f"{amount:g}", of, "less" if less else "more") if word)
+        return " ".join(word for word in (bound, show_number(amount), of, "less" if less else "more") if word)
     return " ".join(word for word in (told.bound, times(told.ratio)) if word)
 
 
@@ -143,7 +144,7 @@ def resource_words(
         return ""
     loads = sorted({size for _, size, _ in found.values()})
     said = ", ".join(found[kind][2] for kind in sorted(found))
-    return f"{said} at {show_list([f'{size:,}' for size in loads])} {unit}"
+    return f"{said} at {show_sizes(loads, unit)}"
 
 
 def _within(title: str) -> str:
@@ -162,9 +163,5 @@ def range_words(ratios: Sequence[tuple[float, str]], runs: int) -> str:
 
 
 def times(ratio: float | None) -> str:
-    """Write a ratio with two or three digits: 0.33x, 1.25x, 12x; a dash if unknown."""
-    if ratio is None:
-        return "–"
-    if ratio < 0.0995:
-        return f"{ratio:.2g}x" if ratio >= 0.001 else "below 0.001x"
-    return f"{ratio:.2f}".rstrip("0").rstrip(".") + "x" if ratio < 9.995 else f"{ratio:,.0f}x"
+    """Write a ratio: 0.33x, 1.25x, 12.3x; a dash if unknown."""
+    return known(show_times, ratio)

@@ -21,7 +21,7 @@ from tippingpoint.monitoring.prometheus import Prometheus, Sampled
 from tippingpoint.monitoring.query_packs import Figure, Pack, host_of, packs_for
 from tippingpoint.monitoring.selecting import all_but_generators, both
 from tippingpoint.plan.base import Threshold
-from tippingpoint.util.durations import show_us
+from tippingpoint.util.numbers import show_us
 from tippingpoint.util.text import nearest
 
 LOOK_BACK = 300.0

@@ -59,7 +59,8 @@ from tippingpoint.rundir.standstills import STALL, Stall
 from tippingpoint.rundir.tags import LOOP_LAG, OUTCOMES, SCHEDULE_LAG, tag
 from tippingpoint.rundir.takeovers import KIND as TAKEN_UP
 from tippingpoint.rundir.takeovers import takeovers
-from tippingpoint.util.durations import show_us
+from tippingpoint.util.numbers import show_us, show_value
+from tippingpoint.util.text import choose, show_amount
 
 FORMAT = 1
 _CURVE_POINTS = 80
@@ -310,7 +311,7 @@ def _threshold_sentence(worst: Check, missed: int, stages: int, load_unit: str) 
         return f"{name} was not measured; {allowed}{f' ({worst.why})' if worst.why else ''}"
     sentence = f"{name} was {figures.measured(worst.observed, worst.limit, worst.unit)}"
     if worst.stage is not None:
-        sentence += f" in stage {worst.stage} ({figures.number(worst.size)} {load_unit})"
+        sentence += f" in stage {worst.stage} ({show_amount(worst.size or 0, load_unit)})"
     sentence += f"; {allowed}"
     if worst.met is None:
         return f"{sentence}, but this says nothing of the target{f': {worst.why}' if worst.why else ''}"
@@ -623,7 +624,9 @@ def _mark(event: dict[str, Any]) -> dict[str, Any]:
     words = [kind] if kind != "fault" else []
     told = _without(event, "t", "event", "problem", "remedy")
     words += (
-        [str(value) for value in told.values()] if kind == "fault" else [f"{k} {v}" for k, v in told.items()]
+        [show_value(value) for value in told.values()]
+        if kind == "fault"
+        else [f"{name} {show_value(value)}" for name, value in told.items()]
     )
     return {"t": event["t"], "kind": kind, "text": " ".join(words)}
 
@@ -678,7 +681,8 @@ def _notes(run: RunData) -> list[str]:
             case _:
                 pass
     if expiring:
-        notes.append(f"{figures.number(expiring)} leases could not be given back and were left to expire")
+        were = choose(expiring, "was", "were")
+        notes.append(f"{show_amount(expiring, 'leases')} could not be given back and {were} left to expire")
     if _planned_target(run).get("identity") == "agent":
         notes.append(
             "all holders logged in as one unit (identity agent): only a patched controller accepts that"

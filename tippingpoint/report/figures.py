@@ -5,38 +5,47 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tippingpoint.util.quantities import show_quantity
+from tippingpoint.util.numbers import (
+    known,
+    show_number,
+    show_points,
+    show_quantity,
+    show_rate,
+    show_rounded,
+    show_share,
+    show_times,
+    show_us,
+)
+from tippingpoint.util.text import show_amount
 
 FIGURE = "at_most"
 """The limit of a threshold on a figure of Prometheus."""
 LIMIT_NAMES = {"p999": "p99.9", "error_rate": "error rate", "lost_rate": "lost rate", FIGURE: "figure"}
 RATES = ("error_rate", "lost_rate")
-_PREFIXES = ("", "k", "M", "G", "T", "P")
+_MOST_SECONDS = 1e10
+"""Beyond this nobody counts hours."""
 
 
 def number(value: float | None) -> str:
-    """Format a count or a load with separated thousands: 16,000."""
+    """Format a count, a load or a derived figure: 16,000."""
+    return known(show_number, value)
+
+
+def amount(value: float | None, unit: str, digits: int | None = None) -> str:
+    """Format a load with its unit, an estimate with so many digits: 1 lease, 16,000 leases."""
     if value is None:
-        return "–"
-    return f"{value:,.0f}" if abs(value) >= 100 or float(value).is_integer() else f"{value:,.3g}"
+        return f"– {unit}"
+    return show_amount(value if digits is None else float(f"{value:.{digits}g}"), unit)
 
 
 def latency(microseconds: float | None) -> str:
     """Format microseconds with three significant digits and a unit: 412 µs, 3.07 ms, 91.4 s."""
-    if microseconds is None:
-        return "–"
-    if microseconds < 999.5:
-        return f"{microseconds:.0f} µs"
-    value, unit = (microseconds / 1e3, "ms") if microseconds < 999_500 else (microseconds / 1e6, "s")
-    return f"{value:,.0f} {unit}" if value >= 99.95 else f"{value:.3g} {unit}"
+    return known(show_us, microseconds)
 
 
 def milliseconds(microseconds: float | None) -> str:
-    """Format microseconds as milliseconds without a unit, for the columns of a table: 0.41, 12.3, 91,040."""
-    if microseconds is None:
-        return "–"
-    value = microseconds / 1000
-    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:,.0f}"
+    """Format microseconds as milliseconds without a unit, for the columns of a table: 0.412, 12.3, 91,040."""
+    return number(None if microseconds is None else microseconds / 1000)
 
 
 def seconds_of(microseconds: float | None) -> str:
@@ -46,40 +55,29 @@ def seconds_of(microseconds: float | None) -> str:
 
 def share(value: float | None) -> str:
     """Format a share in 0..1 as percent; 100 % or 0 % only if it is exactly that."""
-    if value is None:
-        return "–"
-    percent = value * 100
-    if percent in (0.0, 100.0):
-        return f"{percent:.0f} %"
-    for digits in range(1, 6):
-        text = f"{percent:.{digits}f}"
-        if float(text) not in (0.0, 100.0):
-            return f"{text} %"
-    return "< 0.00001 %" if percent < 50 else "> 99.99999 %"
+    return known(show_share, value)
 
 
 def confidence(value: float) -> str:
     """Format a confidence in 0..1; digits beyond 99.9 % mean nothing."""
-    return "> 99.9 %" if value > 0.999 else f"{value * 100:.3g} %"
+    return "> 99.9 %" if value > 0.999 else show_share(value)
 
 
 def rate(value: float | None) -> str:
     """Format a rate per second: 0.645/s."""
-    if value is None:
-        return "–"
-    return f"{value:,.0f}/s" if value >= 100 or float(value).is_integer() else f"{value:.3g}/s"
+    return known(show_rate, value)
 
 
 def seconds(value: float | None) -> str:
     """Format a duration in seconds: 0.4 s, 42 s, 3 min 20 s, 1 h 02 min."""
     if value is None:
         return "–"
-    if value < 60:
-        return f"{value:.3g} s"
+    if not 60 <= value < _MOST_SECONDS:
+        return f"{show_number(value)} s"
     whole = round(value)
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+    return f"{whole // 3600:,} h {whole % 3600 // 60:02} min"
 
 
 def of(share: int, all_shares: int, status: str) -> str:
@@ -104,43 +102,17 @@ def clock(value: float) -> str:
 
 def three_digits(value: float) -> str:
     """Format a derived figure with three digits: 0.123, 1,230."""
-    return number(float(f"{value:.3g}"))
+    return show_rounded(value, 3)
 
 
 def two_digits(value: float) -> str:
     """Format an estimate with two digits: 4,200."""
-    return number(float(f"{value:.2g}"))
+    return show_rounded(value, 2)
 
 
 def quantity(value: float | None, unit: str) -> str:
-    """Format a resource figure with its unit (bytes, bits/s, cores ...) and three significant digits: 412 MB.
-
-    Prefixes are decimal, as usual for networks and in the published results: 1 MB is 10^6 bytes.
-    """
-    if value is None:
-        return "–"
-    match unit:
-        case "bytes" | "bytes/s":
-            return _prefixed(value, "B") + unit.removeprefix("bytes")
-        case "bits/s":
-            return _prefixed(value, "bit") + "/s"
-        case "seconds":
-            return latency(value * 1e6) if value >= 0 else f"{value:.3g} s"
-        case "ratio":
-            return f"{number(float(f'{value * 100:.3g}'))} %"
-        case "count":
-            return number(float(f"{value:.4g}"))
-        case "count/s":
-            return f"{number(float(f'{value:.3g}'))}/s"
-        case _:
-            return f"{number(float(f'{value:.3g}'))} {unit}"
-
-
-def _prefixed(value: float, unit: str) -> str:
-    power = 0
-    while abs(value) >= 999.5 and power < len(_PREFIXES) - 1:
-        value, power = value / 1000, power + 1
-    return f"{float(f'{value:.3g}'):,.4g} {_PREFIXES[power]}{unit}"
+    """Format a resource figure with its unit (bytes, bits/s, cores ...) and three significant digits: 412 MB."""
+    return "–" if value is None else show_quantity(value, unit)
 
 
 def measured(value: float | None, limit: str, unit: str = "") -> str:
@@ -164,32 +136,28 @@ def listed(values: Iterable[str]) -> str:
 
 
 def times(ratio: float | None) -> str:
-    """Format a ratio, with two decimals near 1: 0.004x, 1.25x, 12x."""
-    if ratio is None:
-        return "–"
-    if ratio < 0.0995:
-        return f"{ratio:.1g}x" if ratio >= 0.001 else "< 0.001x"
-    return f"{ratio:.2f}x" if ratio < 9.995 else f"{ratio:,.0f}x"
+    """Format a ratio, with two decimals near 1: 0.0042x, 1.25x, 12.3x."""
+    return known(show_times, ratio)
 
 
 def change(value: float | None, measure: str) -> str:
     """Format a comparison's change: a ratio for percentiles, a difference in percentage points for rates."""
-    if value is None:
-        return "–"
-    return f"{value * 100:+.3g} points" if measure in RATES else times(value)
+    return known(show_points if measure in RATES else show_times, value)
 
 
 def interval(low: float | None, high: float | None, measure: str) -> str:
     """Format the interval of a change; an end is open if a sample is too small for a bound."""
     if low is None and high is None:
         return "–"
-    ends = (change(bound, measure) if bound is not None else "no bound" for bound in (low, high))
-    return " to ".join(ends)
+    first, last = (change(bound, measure) if bound is not None else "no bound" for bound in (low, high))
+    return f"about {first}" if first == last else f"{first} to {last}"
 
 
 def published(figure: dict[str, Any]) -> str:
     """Format a published number as in its source: about 30 to 40 ms."""
-    value = f"{figure['value']:,.6g}" + (f" to {figure['to']:,.6g}" if figure["to"] is not None else "")
+    value = show_number(figure["value"], 6) + (
+        f" to {show_number(figure['to'], 6)}" if figure["to"] is not None else ""
+    )
     return " ".join(word for word in (figure["qualifier"], value, figure["unit"]) if word)
 
 

@@ -19,6 +19,7 @@ from tippingpoint.compare.trend.history import FEWEST, FigureChange, History, Tr
 from tippingpoint.compare.trend.series import LIMIT, Figure
 from tippingpoint.report import figures
 from tippingpoint.report.document import FORMAT
+from tippingpoint.util.numbers import show_quantity
 from tippingpoint.util.text import choose, show_amount, show_count, show_list, show_load
 
 _NAMED = 3
@@ -205,4 +206,4 @@ def _since(history: History, change: Change) -> str:
 def _shown(history: History, figure: Figure, value: float) -> str:
     if figure.measure == LIMIT:
         return show_amount(value, history.unit)
-    return f"{value:.3g} {figure.unit}".rstrip() if figure.size is None else figures.latency(value)
+    return show_quantity(value, figure.unit) if figure.size is None else figures.latency(value)

@@ -26,7 +26,7 @@ from tippingpoint.plan.figures import figures_of
 from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.figure_values import FigureValue
 from tippingpoint.util.durations import format_duration
-from tippingpoint.util.quantities import show_quantity
+from tippingpoint.util.numbers import show_quantity
 
 LOOK_EVERY = 1.0
 """Seconds between two looks at figures with `abort`."""

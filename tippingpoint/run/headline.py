@@ -48,11 +48,11 @@ class Headline(RunnerEvents):
 
     def preparing(self, what: str, done: int, goal: int) -> None:
         """Note what is being made before a stage."""
-        self._preparing = f"{what}: {done} of {goal}"
+        self._preparing = f"{what}: {done:,} of {goal:,}"
 
     def removing(self, what: str, done: int, goal: int) -> None:
         """Note what is being removed at the end."""
-        self._preparing = f"removing {what}: {done} of {goal}"
+        self._preparing = f"removing {what}: {done:,} of {goal:,}"
 
     def progress(self, progress: StageProgress, worker: str, tick: Tick) -> None:
         """Note a worker's tick, as its latest."""

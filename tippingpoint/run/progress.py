@@ -21,7 +21,7 @@ from tippingpoint.run.messages import Tick
 from tippingpoint.run.watcher import RunnerEvents, StageProgress
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.probe_events import EVENT, ProbeEvent, probe_words
-from tippingpoint.util.durations import show_us
+from tippingpoint.util.numbers import show_rate, show_us, show_value
 from tippingpoint.util.text import show_count
 
 _PLAIN_EVERY = 5.0
@@ -75,7 +75,7 @@ class ConsoleProgress(RunnerEvents):
         self._show_part("gathering figures", done, goal)
 
     def _show_part(self, what: str, done: int, goal: int) -> None:
-        line = f"{what}: {done} of {goal}"
+        line = f"{what}: {done:,} of {goal:,}"
         if self._live is not None:
             table = Table.grid(padding=(0, 1))
             table.add_row(ProgressBar(total=max(1, goal), completed=min(done, goal), width=24), Text(line))
@@ -110,7 +110,9 @@ class ConsoleProgress(RunnerEvents):
         if event == EVENT:
             self._say(f"{t:7.1f}s {probe_words(ProbeEvent.model_validate(fields))}")
             return
-        shown = " ".join(f"{key}={value}" for key, value in fields.items() if value not in (None, []))
+        shown = " ".join(
+            f"{key}={show_value(value)}" for key, value in fields.items() if value not in (None, [])
+        )
         self._say(f"{t:7.1f}s {event} {shown}")
 
     def close(self) -> None:
@@ -141,15 +143,15 @@ class ConsoleProgress(RunnerEvents):
         parts = [
             f"{progress.elapsed:7.1f}s",
             f"stage {progress.listed or progress.stage}{of} {progress.phase}",
-            f"{done}/{goal} {what}",
-            f"{headline.rate:.1f}/s" if headline.containers else f"{headline.rate:.0f}/s",
+            f"{done:,}/{goal:,} {what}",
+            show_rate(headline.rate),
         ]
         for operation, latest in headline.latencies().items():
             p50, p99 = latest.percentiles([50, 99])
             parts.append(f"{operation} p50 {show_us(p50)} p99 {show_us(p99)}")
         counted = ["errors", *(["lost"] if headline.workload == "claim" else [])]
         counted += [name for name in ("limited", "retries") if headline.totals[name]]
-        parts.append(" ".join(f"{name} {headline.totals[name]}" for name in counted))
+        parts.append(" ".join(f"{name} {headline.totals[name]:,}" for name in counted))
         return "  ".join(parts)
 
     def _table(self, progress: StageProgress) -> Table:

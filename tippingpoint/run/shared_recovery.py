@@ -24,6 +24,7 @@ from tippingpoint.units.digest import Digest
 from tippingpoint.units.recovery_words import REASON, LoadShown, Recovery
 from tippingpoint.units.search_words import NextLoad
 from tippingpoint.units.shared_run import SharedRun, Turn
+from tippingpoint.util.text import show_size
 
 _NOT_TOGETHER = "thresholds held on each unit for a while, but not on all of them at once"
 """Why a load whose hold ended early may say nothing."""
@@ -94,7 +95,7 @@ def _next(run: SharedRun, plan: SearchPlan, recovery: Recovery, after: int) -> N
         try:
             hold = probe_part(plan, following.load, 0, max(1, len(run.units) - len(run.missing)))[0].hold
         except UserError as refused:
-            why = f"the load {following.load:g} cannot be shared: {refused}"[:REASON]
+            why = f"the load {show_size(following.load)} cannot be shared: {refused}"[:REASON]
             shown = LoadShown(
                 stage=None, load=following.load, lowers=following.lowers, held=None, seconds=0.0, missing=why
             )

@@ -29,6 +29,7 @@ from tippingpoint.rundir.histogram import Histogram, highest_values
 from tippingpoint.rundir.probe_events import ProbeEvent
 from tippingpoint.units.search_words import NextLoad, ProbeReport, SearchEnd, finite, shortened
 from tippingpoint.units.shared_run import SharedRun, UnitWord
+from tippingpoint.util.text import show_size
 
 
 def next_load(
@@ -101,7 +102,9 @@ def _after(
         asked = probe_part(plan, ask.load, 0, max(1, len(run.units) - len(run.missing)))[0]
     except UserError as refused:
         return NextLoad(
-            after=number, probe=probe, stop=f"the load {ask.load:g} cannot be shared: {refused}"[:1000]
+            after=number,
+            probe=probe,
+            stop=f"the load {show_size(ask.load)} cannot be shared: {refused}"[:1000],
         )
     return NextLoad(
         after=number,

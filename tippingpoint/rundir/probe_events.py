@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import exp
+from math import exp, log
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from tippingpoint.util.numbers import show_number, show_rounded
+
 EVENT = "probe"
 FOUND = "found"
 """The event at the end of a search."""
+_NO_EVENT = round(log(2), 4)
+"""The standard error of the margin of a share of which no event was counted (stage_margins)."""
+_MOST_TIMES, _LEAST_TIMES = 1000.0, 0.001
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -65,11 +70,22 @@ def probe_events(events: Iterable[Mapping[str, Any]]) -> list[ProbeEvent]:
 def probe_words(probe: ProbeEvent) -> str:
     """Say in a line what a probe showed: probe of 3,200 held: extend p99 at 0.37 times its limit."""
     verdict = {True: "held", False: "broke", None: "says nothing"}[probe.held]
-    of = f"probe of {probe.size:,.6g} {verdict}"
-    values = {name: value for name, value, _ in probe.margins}
-    value, name = values.get(probe.binds), probe.binds
-    if probe.held is None or value is None:
+    of = f"probe of {show_number(probe.size)} {verdict}"
+    values = {name: (value, error) for name, value, error in probe.margins}
+    found, name = values.get(probe.binds), probe.binds
+    if probe.held is None or found is None:
         return ": ".join((of, "; ".join(probe.broken))) if probe.broken else of
-    worst = f"{name.replace('_', ' ')} at {exp(min(value, 20.0)):.2g} times its limit"
+    worst = f"{name.replace('_', ' ')} {_against_limit(name, *found)}"
     others = [why for why in probe.broken if why not in values]
     return f"{of}: {'; '.join((worst, *others))}"
+
+
+def _against_limit(name: str, margin: float, error: float | None) -> str:
+    """Say how near a value is to its limit: at 0.37 times its limit; a share of which nothing was counted is none."""
+    if name.rpartition(" ")[2] in ("error_rate", "lost_rate") and error == _NO_EVENT:
+        return "0 %"
+    if margin > log(_MOST_TIMES):
+        return f"at over {show_number(_MOST_TIMES)} times its limit"
+    times = exp(margin)
+    near = show_rounded(times, 2) if times >= _LEAST_TIMES else f"less than {show_number(_LEAST_TIMES)}"
+    return f"at {near} times its limit"

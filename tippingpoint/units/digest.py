@@ -51,6 +51,7 @@ from tippingpoint.units.part import (
     read_part,
     stage_of,
 )
+from tippingpoint.util.numbers import show_share
 
 LIMIT = 40_000
 """Characters: two digests of a unit and its word fit into the 64 KiB that a relation's databag can hold."""
@@ -287,7 +288,7 @@ def _less(part: UnitPart, detail: _Detail, untold: int) -> list[str]:
     """Return what this level of detail leaves out, in sentences."""
     less: list[str] = []
     if detail.bits < HALF_BITS:
-        less.append(f"latencies are accurate to {100 * 2**-detail.bits:.2g} %")
+        less.append(f"latencies are accurate to {show_share(2.0**-detail.bits)}")
     if detail.width == 0:
         less.append("a point over time covers a whole phase of a stage")
     elif detail.width > 1:

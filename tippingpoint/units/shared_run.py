@@ -33,7 +33,8 @@ from tippingpoint.rundir.probe_events import ProbeEvent, probe_words
 from tippingpoint.units.figure_words import FigureNews, FiguresTold
 from tippingpoint.units.recovery_words import Recovery
 from tippingpoint.units.search_words import ClearHold, NextLoad, SearchEnd
-from tippingpoint.util.durations import format_duration, show_us
+from tippingpoint.util.durations import format_duration
+from tippingpoint.util.numbers import show_us
 
 MOST_UNITS = 1000
 REMOVED = "the unit was removed"

@@ -49,15 +49,6 @@ def format_duration(seconds: float) -> str:
     return f"{exact.normalize():f}s"
 
 
-def show_us(microseconds: float) -> str:
-    """Return a latency for people, with three significant digits in us, ms or s."""
-    if microseconds < 1000:
-        return f"{microseconds:.0f} us"
-    if microseconds < 999_500:
-        return f"{microseconds / 1000:.3g} ms"
-    return f"{microseconds / 1e6:.3g} s" if microseconds < 999.5e6 else f"{microseconds / 1e6:.0f} s"
-
-
 def show_moment(seconds: float) -> str:
     """Return a moment of a run for people: 12.3 s, and 2:05 or 1:02:05 from two minutes on."""
     if seconds < 120:

@@ -6,7 +6,7 @@ import math
 import re
 from typing import NamedTuple
 
-from tippingpoint.util.durations import parse_duration, show_us
+from tippingpoint.util.durations import parse_duration
 
 ACCEPTED = "a number above 0, a duration such as 10ms, or a size such as 300MB"
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kMGT]?)(i?)B")
@@ -44,15 +44,3 @@ def _read(text: str) -> Quantity | None:
         return Quantity(parse_duration(text), "seconds")
     except ValueError:
         return None
-
-
-def show_quantity(value: float, unit: str) -> str:
-    """Return a value for people with three significant digits: 12.3 ms, 312 MB, 0.9."""
-    if unit == "seconds":
-        return show_us(value * 1e6)
-    if unit != "bytes":
-        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
-    power = 0
-    while abs(value) >= 999.5 and power < len(_PREFIXES):
-        value, power = value / 1000, power + 1
-    return f"{value:.3g} {('', *_PREFIXES)[power]}B"

@@ -5,17 +5,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence
+from math import isfinite
+
+from tippingpoint.util.numbers import show_number
 
 
 def show_size(size: float) -> str:
-    """Return a load: 4000, but 16,000 from five digits on; an estimate has three significant digits."""
-    rounded = round(size) if size >= 100 else round(size, 1)
-    return f"{rounded:,}" if rounded >= 10_000 else f"{rounded:g}"
-
-
-def show_share(share: float) -> str:
-    """Return a share in 0..1 as a percentage: 0.52 %."""
-    return f"{share * 100:.3g} %"
+    """Return a load, or an amount of it: 4,000; of an estimate below 100, three significant digits."""
+    return show_number(size)
 
 
 def show_count(count: int, thing: str) -> str:
@@ -28,9 +25,23 @@ def singular(unit: str) -> str:
     return re.sub(r"^(\w+?)s(?=/|\s|$)", r"\1", unit)
 
 
+def is_counted(unit: str) -> bool:
+    """Return whether a load's unit is of things, such as leases, of which there is no half: claims/s are not."""
+    return "/" not in unit
+
+
 def show_amount(size: float, unit: str) -> str:
-    """Return an amount of load, whose unit is given in the plural: 1 container, 4000 leases."""
+    """Return an amount of load, whose unit is given in the plural: 1 container, 4,000 leases, 2.5 claims/s."""
+    if is_counted(unit) and isfinite(size):
+        if 0 < size <= 0.5:
+            return f"less than 1 {singular(unit)}"
+        size = round(size)
     return f"{show_size(size)} {singular(unit) if size == 1 else unit}"
+
+
+def show_sizes(sizes: Sequence[float], unit: str) -> str:
+    """Return several loads as a list: 1 lease, 100, 200 and 400 leases."""
+    return show_amount(sizes[0], unit) if len(sizes) == 1 else f"{show_list([*map(show_size, sizes)])} {unit}"
 
 
 def show_list(words: Sequence[str]) -> str:
@@ -48,9 +59,11 @@ def choose(count: float, one: str, several: str) -> str:
     return one if count == 1 else several
 
 
-def show_calls(operation: str) -> str:
-    """Return the plural of an operation: claims, or add-unit calls for a name without a plural."""
-    return f"{operation}s" if operation in ("connect", "claim", "extend") else f"{operation} calls"
+def show_calls(operation: str, count: float = 2) -> str:
+    """Return what so many calls of an operation are: claim, claims, or add-unit calls for a name without a plural."""
+    if operation in ("connect", "claim", "extend"):
+        return operation if count == 1 else f"{operation}s"
+    return f"{operation} call" if count == 1 else f"{operation} calls"
 
 
 def show_load(size: float, unit: str, kind: str = "ramp") -> str:

@@ -37,7 +37,7 @@ MEMORY = Limit(of="memory", below=0.05, because="Made up.")
 
 
 def tips() -> RunData:
-    """A run whose claims leave their plateau between 800 and 1600 leases."""
+    """A run whose claims leave their plateau between 800 and 1,600 leases."""
     times = [*STEADY_MS, 60.0, 400.0]
     return made_run(
         made_stage(number, size, {"claim.ok": [ms] * 100})
@@ -46,7 +46,7 @@ def tips() -> RunData:
 
 
 def breaks() -> RunData:
-    """A run that has a knee between 400 and 800 leases, and loses half of them at 3200."""
+    """A run that has a knee between 400 and 800 leases, and loses half of them at 3,200."""
     samples = [{"claim.ok": [ms] * 400} for ms in (5.0, 5.0, 5.2, 40.0, 120.0)]
     samples.append({"claim.ok": [300.0] * 200, "extend.lost": [300.0] * 200})
     return made_run(
@@ -158,7 +158,7 @@ def test_the_sentence_has_values_limit_and_the_other_hosts() -> None:
         "Throttled", "ratio", THROTTLED, {"m1": from_load(1600, 0.02, 0.96), "m2": lambda load: 0.01}, "etcd"
     )
     assert cause_of(throttled).sentence == (
-        "Why it tipped: the CPU quota of m1 was used up. Throttled (etcd) was 96 % at 1600 leases, and 2 % on the "
+        "Why it tipped: the CPU quota of m1 was used up. Throttled (etcd) was 96 % at 1,600 leases, and 2 % on the "
         "plateau up to 800 leases; its limit is 25 %. On the other hosts it was 1 %."
     )
 
@@ -168,7 +168,7 @@ def test_nothing_is_named_when_every_figure_is_within_its_limit() -> None:
     assert cause.named is None
     assert cause.hosts == []
     assert cause.sentence == (
-        "Why it tipped is not known: none of the 6 watched limits of 2 hosts was reached at 1600 leases."
+        "Why it tipped is not known: none of the 6 watched limits of 2 hosts was reached at 1,600 leases."
     )
     assert [each.saturated for each in cause.evidence] == [False] * 6
 
@@ -179,6 +179,38 @@ def test_what_nobody_watched_is_told() -> None:
     assert cause.sentence.endswith("Not watched: memory, disk, network and file descriptors.")
 
 
+@pytest.mark.parametrize("busy", [lambda load: 1.0, lambda load: 0.85, from_load(1600, 0.88, 0.89)])
+def test_a_long_time_of_a_disk_beside_a_busy_cpu_may_be_either(busy: Of) -> None:
+    # given fsyncs that get long, a CPU that others kept busy before, and a disk that has time left
+    cpu = figure("CPU used", "ratio", USED, {"a": busy, "b": lambda load: 0.1})
+    disk = figure("disk busy", "ratio", BUSY, {"a": lambda load: 0.3}, part="vda")
+    cause = cause_of(cpu, disk, PLANTED["fsync"][0])
+    # then both are named
+    assert cause.named is not None
+    assert cause.instead is not None
+    assert (cause.named.of, cause.instead.of) == ("disk", "CPU")
+    assert cause.sentence.startswith(
+        "Why it tipped: the disk of a could do no more, or its CPU was used up, for which fsync time waits as well "
+        "(CPU used was "
+    )
+
+
+def test_a_disk_that_has_no_time_left_is_named_alone_however_busy_the_cpu_is() -> None:
+    cpu = figure("CPU used", "ratio", USED, {"a": lambda load: 1.0})
+    cause = cause_of(cpu, PLANTED["disk"][0], PLANTED["fsync"][0])
+    assert cause.instead is None
+    assert cause.sentence.startswith("Why it tipped: the disk of a could do no more. disk busy (vda) was")
+
+
+def test_a_long_time_of_a_host_whose_cpu_nobody_watched_is_not_surely_the_disks() -> None:
+    elsewhere = figure("CPU used", "ratio", USED, {"b": lambda load: 1.0})
+    cause = cause_of(elsewhere, PLANTED["fsync"][0])
+    assert cause.sentence.startswith(
+        "Why it tipped: the disk of a could do no more, or its CPU was used up, which was not watched. fsync time"
+    )
+    assert cause.instead is None
+
+
 def test_a_time_is_named_before_the_queue_that_it_lengthens() -> None:
     queue = figure("pending", "count", QUEUE, {"a": from_load(800, 1, 5000)}, window=0.0)
     cause = cause_of(queue, PLANTED["fsync"][0])
@@ -187,16 +219,16 @@ def test_a_time_is_named_before_the_queue_that_it_lengthens() -> None:
 
 
 def test_what_saturates_at_up_to_twice_the_load_of_a_knee_is_named() -> None:
-    # given a network that loses packets from 3200 leases on, and claims that leave their plateau at 1600
+    # given a network that loses packets from 3,200 leases on, and claims that leave their plateau at 1600
     sent_again = figure("sent again", "ratio", SENT_AGAIN, {"a": from_load(3200, 0.0, 0.05)})
     cause = cause_of(*(each for each in HEALTHY if each.name != "sent again"), sent_again)
     # then it is named, with the load at which it was seen
     assert cause.named is not None
     assert (cause.named.of, cause.load, cause.named.since) == ("network", 3200, 3200)
     assert cause.sentence.startswith(
-        "Why it tipped: the network of a could do no more. sent again was 5 % at 3200 leases, and 0 % on the plateau"
+        "Why it tipped: the network of a could do no more. sent again was 5 % at 3,200 leases, and 0 % on the plateau"
     )
-    assert cause.sentence.endswith(" At 1600 leases nothing that was watched had saturated.")
+    assert cause.sentence.endswith(" At 1,600 leases nothing that was watched had saturated.")
     assert "## Why it tipped: the knee, seen at 3,200 leases" in write_report(
         analyse(watched(tips(), sent_again)), "md"
     )
@@ -280,7 +312,7 @@ def test_one_slow_member_is_told_from_the_others() -> None:
     assert cause.hosts == ["m2"]
     assert cause.named is not None
     assert cause.named.others == 0.003
-    assert cause.sentence.startswith("Why it tipped: the disk of m2 could do no more.")
+    assert cause.sentence.startswith("Why it tipped: the disk of m2 could do no more, or its CPU")
     assert cause.sentence.count("On the other hosts it was 3 ms.") == 1
 
 
@@ -314,8 +346,8 @@ def test_what_was_beyond_its_limit_on_the_plateau_explains_nothing() -> None:
     cause = cause_of(disk, fsync)
     assert cause.named is None
     assert cause.sentence == (
-        "Why it tipped is not known: nothing that was watched saturated at 1600 leases. fsync time of a was beyond its "
-        "limit, but was on the plateau too, or has hardly grown since. Not watched: CPU, memory, network and file "
+        "Why it tipped is not known: nothing that was watched saturated at 1,600 leases. fsync time of a was beyond "
+        "its limit, but was on the plateau too, or has hardly grown since. Not watched: CPU, memory, network and file "
         "descriptors."
     )
 
@@ -360,7 +392,7 @@ def test_without_figures_the_reader_is_told_how_to_get_them() -> None:
 def test_a_target_that_was_not_scraped_when_it_tipped_has_no_cause() -> None:
     gone = figure("CPU used", "ratio", USED, {"a": from_load(1600, 0.1, float("nan"))})
     assert cause_of(gone).sentence == (
-        "Why it tipped is not known: no figure with a limit was gathered at 1600 leases."
+        "Why it tipped is not known: no figure with a limit was gathered at 1,600 leases."
     )
 
 
@@ -378,7 +410,7 @@ def test_nothing_is_named_where_the_generator_was_the_bottleneck() -> None:
     # then the target's full CPU is not said to be why
     assert cause.named is None
     assert cause.sentence == (
-        "Why it tipped is not told: the generator itself was the bottleneck at 1600 leases."
+        "Why it tipped is not told: the generator itself was the bottleneck at 1,600 leases."
     )
 
 

@@ -27,7 +27,7 @@ Values = Callable[[float], float | None]
 
 
 def stages(sizes: Sequence[int] = SIZES, hold: float = HOLD) -> list[StageResult]:
-    """Each brought up within 30 s and held, from 60 s on; an operation a second for 1000 leases."""
+    """Each brought up within 30 s and held, from 60 s on; an operation a second for 1,000 leases."""
     made: list[StageResult] = []
     for number, size in enumerate(sizes, start=1):
         samples = {
@@ -93,7 +93,7 @@ class TestPerUnitOfLoad:
         # given a host with 54 MB for leases as such, and 11 kB for each, whatever it had before the first
         cost = cost_of(run_of({"a": lambda load: 54e6 + 11e3 * load if load else 20e6}))
         # then both are told
-        assert (cost.unit, cost.per, cost.base_unit) == ("MB", "1000 leases", "MB")
+        assert (cost.unit, cost.per, cost.base_unit) == ("MB", "1,000 leases", "MB")
         assert [(point.size, point.amount) for point in cost.points] == [
             (size, size / 1000) for size in SIZES
         ]
@@ -101,7 +101,7 @@ class TestPerUnitOfLoad:
         assert (cost.slope, cost.low, cost.high) == pytest.approx((11.0, 11.0, 11.0))
         assert cost.is_told
         assert cost.left_out == []
-        assert cost.sentence == "Memory: 54 MB, and 11 MB more for each 1000 leases (95 %: 11 to 11)."
+        assert cost.sentence == "Memory: 54 MB, and 11 MB more for each 1,000 leases (95 %: 11 to 11)."
 
     def test_leader_followers_and_all_are_told_apart(self) -> None:
         # given three hosts, of which the leader takes 10 times what others do for each lease
@@ -149,12 +149,12 @@ class TestPerUnitOfLoad:
 
     def test_a_line_that_begins_below_nothing_has_no_base(self) -> None:
         cost = cost_of(run_of({"a": lambda load: max(0.0, 11e3 * load - 1e6)}))
-        assert cost.sentence == "Memory: 11 MB for each 1000 leases (95 %: 11 to 11)."
+        assert cost.sentence == "Memory: 11 MB for each 1,000 leases (95 %: 11 to 11)."
 
 
 class TestPerOperation:
     def test_cpu_is_told_in_milliseconds_of_each_that_succeeded(self) -> None:
-        # given an operation a second for 1000 leases, 2 ms of CPU for it, and half a core without any
+        # given an operation a second for 1,000 leases, 2 ms of CPU for it, and half a core without any
         cost = cost_of(
             run_of(
                 {"a": lambda load: 0.5 + 0.002 * load / 1000}, unit="cores", cost="operations", window=20.0
@@ -225,7 +225,7 @@ class TestNoise:
     @pytest.mark.parametrize("noise", ["even", "with the load", "outliers"])
     @pytest.mark.parametrize("count", [4, 5, 7, 10])
     def test_an_interval_of_95_percent_holds_the_truth_in_93_to_99(self, count: int, noise: str) -> None:
-        # given loads of 50 MB and 11 MB more for each 1000 leases, with a noise of the same size at each, one that
+        # given loads of 50 MB and 11 MB more for each 1,000 leases, with a noise of the same size at each, one that
         # grows with the load, or one with outliers
         random = np.random.default_rng(count)
         amounts = np.array([0, 1, 2, 3, 4, 6, 8, 11, 16, 23, 32][: count + 1])
@@ -279,7 +279,7 @@ class TestTrend:
         # then each further lease is said to add more than those before
         assert cost.trend == "grows"
         assert cost.sentence.endswith(
-            "; each adds more the more there are: 2.5 from 1000 to 2000 leases, 13 from 8000 to 16,000."
+            "; each adds more the more there are: 2.5 from 1,000 to 2,000 leases, 13 from 8,000 to 16,000."
         )
 
     def test_a_cost_that_falls_is_said_to(self) -> None:

@@ -47,13 +47,13 @@ def test_a_figure_above_its_limit_is_a_miss_with_its_unit() -> None:
     verdict = judged(stage(1, 212.0), stage(2, 412.3))
     assert verdict.outcome == "missed"
     assert verdict.sentence == (
-        "Missed: etcd-memory of the leader was 412 MB at 2000 leases (limit 300 MB); held through 1000 leases."
+        "Missed: etcd-memory of the leader was 412 MB at 2,000 leases (limit 300 MB); held through 1,000 leases."
     )
 
 
 def test_figures_within_their_limits_are_met_and_reported() -> None:
     run = made_run([stage(1, 212.0), stage(2, 299.0)], plan=PLAN)
-    assert analyse(run).verdict.sentence == "Met: all 2 thresholds held through 2000 leases."
+    assert analyse(run).verdict.sentence == "Met: all 2 thresholds held through 2,000 leases."
     assert "etcd-memory of the leader | figure | ≤ 300 MB | 299 MB" in " ".join(
         write_report(analyse(run), "md").split()
     )
@@ -74,8 +74,8 @@ def test_a_figure_that_was_not_measured_is_never_met(missing: int) -> None:
 
 def test_each_stage_without_its_figure_has_its_own_reason() -> None:
     verdict = judged(stage(1, None, "no leader is known"), stage(2, None, "connection refused"))
-    assert f"{MEMORY} was not measured at 1000 leases: no leader is known" in verdict.sentence
-    assert f"{MEMORY} was not measured at 2000 leases: connection refused" in verdict.reasons[-1]
+    assert f"{MEMORY} was not measured at 1,000 leases: no leader is known" in verdict.sentence
+    assert f"{MEMORY} was not measured at 2,000 leases: connection refused" in verdict.reasons[-1]
 
 
 def test_of_a_figure_that_is_not_known_of_all_hosts_only_a_miss_counts() -> None:

@@ -53,10 +53,10 @@ def test_a_stage_in_which_most_operations_failed_was_not_held_whatever_the_thres
     assert examine(run).loads_held == [1000, 2000]
     verdict, tipping = told(run)
     assert verdict == (
-        "Missed: 4000 leases were not held: most of its operations failed (40,000 of 54,000); "
-        "held through 2000 leases."
+        "Missed: 4,000 leases were not held: most of its operations failed (40,000 of 54,000); "
+        "held through 2,000 leases."
     )
-    assert tipping.startswith("Tips between 2000 and 4000 leases: 40,000 of 50,000 extends failed at 4000")
+    assert tipping.startswith("Tips between 2,000 and 4,000 leases: 40,000 of 50,000 extends failed at 4,000")
 
 
 def test_a_target_that_was_gone_for_good_before_the_end_was_not_held() -> None:
@@ -116,9 +116,9 @@ def test_a_stage_whose_leases_were_mostly_not_there_was_not_held() -> None:
     stages = ladder({"extend.ok": [2.0] * 120_000})
     stages[2].gauges["held"] = 1500.0
     run = made_run(stages, plan=PLAN)
-    assert examine(run).of(stages[2].number).why_not_held == "only 1500 of 4000 leases were present"
+    assert examine(run).of(stages[2].number).why_not_held == "only 1,500 of 4,000 leases were present"
     assert analyse(run).tipping.sentence.startswith(
-        "Tips between 2000 and 4000 leases: only 1500 of 4000 leases were present at 4000"
+        "Tips between 2,000 and 4,000 leases: only 1,500 of 4,000 leases were present at 4,000"
     )
 
 
@@ -162,8 +162,8 @@ def test_a_load_that_was_ended_early_or_was_not_whole_is_not_held(
     if why:
         verdict, tipping = told(run)
         assert verdict.startswith("Withheld: ")
-        assert verdict.endswith("; held through 2000 leases.")
-        assert tipping.startswith("No cliff through 2000 leases (the largest that was held)")
+        assert verdict.endswith("; held through 2,000 leases.")
+        assert tipping.startswith("No cliff through 2,000 leases (the largest that was held)")
 
 
 def test_a_run_that_was_ended_in_its_first_ramp_held_nothing() -> None:
@@ -178,7 +178,7 @@ def test_a_run_that_was_ended_in_its_first_ramp_held_nothing() -> None:
 
 
 def test_extends_that_are_answered_later_than_they_are_due_again_are_a_cliff_without_any_error() -> None:
-    # given leases that are renewed each second, and a target that answers 180 of 4000 extends a second
+    # given leases that are renewed each second, and a target that answers 180 of 4,000 extends a second
     queue = {"extend.ok": [23_000.0] * 5400}
     run = made_run(ladder(queue), plan=PLAN + QUICK)
     # when it is asked which loads were held
@@ -187,7 +187,7 @@ def test_extends_that_are_answered_later_than_they_are_due_again_are_a_cliff_wit
     )
     assert (
         examine(run).of(run.stages[2].number).late
-        == "throughput below the due rate: 180 of 4000 extends a second"
+        == "throughput below the due rate: 180 of 4,000 extends a second"
     )
     # then that is where it tips, though nothing failed and all thresholds are met
     tipping = analyse(run).tipping
@@ -200,11 +200,11 @@ def test_extends_that_are_answered_later_than_they_are_due_again_are_a_cliff_wit
     assert tipping.point is not None
     assert (tipping.point.by, tipping.point.last_held, tipping.point.first_beyond) == ("cliff", 2000, 4000)
     assert tipping.sentence.startswith(
-        "Tips between 2000 and 4000 leases: throughput below the due rate: 180 of 4000 extends a second at 4000"
+        "Tips between 2,000 and 4,000 leases: throughput below the due rate: 180 of 4,000 extends a second at 4,000"
     )
     assert analyse(run).verdict.sentence == (
-        "Missed: 4000 leases were not held: most of its extends were answered after the next one was due; "
-        "held through 2000 leases."
+        "Missed: 4,000 leases were not held: most of its extends were answered after the next one was due; "
+        "held through 2,000 leases."
     )
 
 
@@ -292,15 +292,15 @@ def test_the_first_of_knee_cliff_and_threshold_is_where_a_target_tips() -> None:
 
     knee_first = analyse(run(8000, "30ms")).tipping
     assert point(knee_first) == ("knee", 1000, 2000, "extend")
-    assert knee_first.sentence.startswith("Tips between 1000 and 2000 leases: extend leaves its plateau (")
-    assert "; breaks between 4000 and 8000: 300 of 2300 extends failed; " in knee_first.sentence
-    assert "extend p99 was 65 ms (limit 30 ms) at 8000" in knee_first.sentence
+    assert knee_first.sentence.startswith("Tips between 1,000 and 2,000 leases: extend leaves its plateau (")
+    assert "; breaks between 4,000 and 8,000: 300 of 2,300 extends failed; " in knee_first.sentence
+    assert "extend p99 was 65 ms (limit 30 ms) at 8,000" in knee_first.sentence
     cliff_first = analyse(run(1000, "1s")).tipping
     assert point(cliff_first) == ("cliff", 500, 1000, "extend")
     threshold_first = analyse(run(8000, "2050us")).tipping
     assert point(threshold_first) == ("threshold", 500, 1000, "extend")
     assert threshold_first.sentence.startswith(
-        "Tips between 500 and 1000 leases: extend p99 was 2.1 ms (limit 2.05 ms) at 1000; "
+        "Tips between 500 and 1,000 leases: extend p99 was 2.1 ms (limit 2.05 ms) at 1,000; "
     )
     assert "no cliff" not in threshold_first.sentence.lower()
 
@@ -310,9 +310,9 @@ def test_a_threshold_that_only_a_storm_missed_is_no_tipping_point_and_not_contra
     stages.append(made_stage(4, 4000, {"claim.ok": [900.0] * 4000}, kind="storm"))
     run = made_run(stages, plan=PLAN)
     verdict, tipping = told(run)
-    assert verdict.startswith("Missed: claim p99 was 900 ms in the storm of 4000 leases")
+    assert verdict.startswith("Missed: claim p99 was 900 ms in the storm of 4,000 leases")
     assert analyse(run).tipping.point is None
-    assert tipping.startswith("Stands through 4000 leases (the largest tried)")
+    assert tipping.startswith("Stands through 4,000 leases (the largest tried)")
 
 
 def test_a_run_directory_of_a_run_that_was_ended_in_mid_hold_held_less(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tippingpoint.rundir.results import RunData
 
 SIZES = (100, 200, 400, 800, 1600, 3200)
 MS = (5.0, 5.0, 5.2, 5.1, 60.0, 400.0)
-"""The latency leaves its plateau between 800 and 1600 leases."""
+"""The latency leaves its plateau between 800 and 1,600 leases."""
 PLAN = """
 name: profiled
 target: {kind: etcd, pprof: ["http://10.0.0.1:2379"]}
@@ -68,7 +68,7 @@ def profiled(run: RunData) -> Profiled:
 
 
 def test_the_functions_whose_share_changed_most_are_named(tmp_path: Path) -> None:
-    # given profiles at 800 and 1600 leases
+    # given profiles at 800 and 1,600 leases
     events = [taken(tmp_path, 4, CALM), taken(tmp_path, 5, BUSY)]
     # when the run is analysed
     told = profiled(run_of(tmp_path, *events))
@@ -82,7 +82,7 @@ def test_the_functions_whose_share_changed_most_are_named(tmp_path: Path) -> Non
     assert (write.own_plateau, write.own_tipped) == (pytest.approx(0.25), pytest.approx(5 / 6))
     assert not write.chance
     assert told.sentences == [
-        "While it was profiled, the target used 1.8 cores at 1600 leases, and 0.4 at 800 leases. The share of "
+        "While it was profiled, the target used 1.8 cores at 1,600 leases, and 0.4 at 800 leases. The share of "
         "main.write grew most, from 25 % to 83.3 %."
     ]
 
@@ -145,7 +145,7 @@ def test_waits_for_locks_are_compared_too(tmp_path: Path) -> None:
     assert [shift.kind for shift in told.shifts] == ["CPU", "lock wait"]
     assert [one.name for one in told.shifts[1].functions] == ["main.log", "main.store"]
     assert told.sentences[1] == (
-        "While it was profiled, the target waited 1 s of each second for locks at 1600 leases, and 10 ms at "
+        "While it was profiled, the target waited 1 s of each second for locks at 1,600 leases, and 10 ms at "
         "800 leases. The share of main.store grew most, from 0 % to 90 %."
     )
 

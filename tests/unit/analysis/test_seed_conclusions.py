@@ -1,7 +1,7 @@
 """The finder, given nothing but the published transcript, comes to its author's own conclusions (seed 002).
 
 What the author concluded stands here and nowhere the finder could read it: "2.5.0 starts to hit a wall around
-2000-4000 leases"; of 2.5.1 up to 16,000 leases that claims slow down, and "Definitely not having a cliff"; of
+2000-4,000 leases"; of 2.5.1 up to 16,000 leases that claims slow down, and "Definitely not having a cliff"; of
 its restart storm "some initial claim failures", and no lost lease.
 """
 

@@ -328,10 +328,10 @@ def test_leases_lost_at_the_largest_loads_are_the_cliff() -> None:
     cliff = tipping.cliff
     assert cliff is not None
     assert (cliff.last_held, cliff.first_broken, cliff.by, cliff.stage) == (2000, 4000, "lost", 3)
-    assert cliff.evidence == "40 of 4040 extends lost"
+    assert cliff.evidence == "40 of 4,040 extends lost"
     assert cliff.confidence > 0.99
     assert tipping.sentence == (
-        "Tips between 2000 and 4000 leases: 40 of 4040 extends lost at 4000; "
+        "Tips between 2,000 and 4,000 leases: 40 of 4,040 extends lost at 4,000; "
         "claim stays on its plateau, extend stays on its plateau."
     )
 
@@ -345,9 +345,9 @@ def test_an_operation_that_breaks_without_a_threshold_is_named_where_all_thresho
         for operation, limit in (("claim", "1s"), ("extend", "1s"), ("claim", "1ms"))
     )
     # then "met" and "tips" do not contradict each other
-    assert of_claims.verdict.sentence == "Met: the threshold held through 4000 leases."
+    assert of_claims.verdict.sentence == "Met: the threshold held through 4,000 leases."
     assert of_claims.tipping.sentence == (
-        "Tips between 2000 and 4000 leases: 40 of 4040 extends lost at 4000. No threshold is about extend."
+        "Tips between 2,000 and 4,000 leases: 40 of 4,040 extends lost at 4,000. No threshold is about extend."
     )
     # and where that is not so, nothing is said of it
     assert "No threshold" not in of_extends.tipping.sentence + missed.tipping.sentence
@@ -368,7 +368,7 @@ def test_two_lost_leases_among_few_attempts_count(lost: int, broke: bool) -> Non
 def test_one_lost_lease_among_thousands_is_chance_and_is_mentioned() -> None:
     tipping = analyse(made_run(breaking([1000, 2000, 4000], {4000: {"extend.lost": 1}}))).tipping
     assert tipping.cliff is None
-    assert tipping.notes == ["1 of 4001 extends lost at 4000: no more than chance explains"]
+    assert tipping.notes == ["1 of 4,001 extends lost at 4,000: no more than chance explains"]
 
 
 def test_what_fails_from_the_smallest_load_on_has_no_load_that_held() -> None:
@@ -379,14 +379,14 @@ def test_what_fails_from_the_smallest_load_on_has_no_load_that_held() -> None:
     assert tipping.cliff is not None
     assert (tipping.cliff.last_held, tipping.cliff.first_broken) == (None, 1000)
     assert tipping.sentence.startswith(
-        "Breaks at 1000 leases, the smallest load tried: 20 of 1020 claims failed"
+        "Breaks at 1,000 leases, the smallest load tried: 20 of 1,020 claims failed"
     )
 
 
 def test_a_blip_that_larger_loads_do_not_repeat_is_no_cliff_and_is_mentioned() -> None:
     tipping = analyse(made_run(breaking([1000, 2000, 4000, 8000], {2000: {"claim.timeout": 60}}))).tipping
     assert tipping.cliff is None
-    assert tipping.notes == ["60 of 2060 claims failed at 2000: larger loads did not repeat it"]
+    assert tipping.notes == ["60 of 2,060 claims failed at 2,000: larger loads did not repeat it"]
 
 
 def test_a_larger_load_with_hardly_any_attempts_does_not_undo_a_cliff() -> None:
@@ -417,7 +417,7 @@ def test_a_fault_that_larger_loads_get_over_is_no_cliff() -> None:
     tipping = analyse(run).tipping
     assert tipping.cliff is None
     assert tipping.notes == [
-        "900 of 2900 claims failed at 2000 during an injected fault: larger loads did not repeat it"
+        "900 of 2,900 claims failed at 2,000 during an injected fault: larger loads did not repeat it"
     ]
 
 
@@ -459,7 +459,7 @@ def test_what_a_storm_broke_is_told_and_is_no_cliff() -> None:
     assert claim.p99_us == pytest.approx(60e6, rel=0.001)
     assert (extend.operation, extend.failed, extend.broke) == ("extend", 0, False)
     assert tipping.sentence.endswith(
-        "In the restart storm of 4000 leases 10 of 40 claims failed and all 50 extends succeeded."
+        "In the restart storm of 4,000 leases 10 of 40 claims failed and all 50 extends succeeded."
     )
 
 

@@ -42,7 +42,7 @@ def ramp(*extend_ms: float) -> list:
 def test_thresholds_that_hold_everywhere_are_met() -> None:
     verdict = analyse(made_run(ramp(10, 20, 30), plan=EXTEND_P99)).verdict
     assert (verdict.outcome, verdict.exit_code) == ("met", 0)
-    assert verdict.sentence == "Met: the threshold held through 4000 leases."
+    assert verdict.sentence == "Met: the threshold held through 4,000 leases."
     assert [check.met for check in verdict.checks] == [True, True, True]
 
 
@@ -95,7 +95,7 @@ def test_a_miss_is_named_with_what_was_seen_the_limit_and_what_held() -> None:
     verdict = analyse(made_run(ramp(10, 20, 1320), plan=EXTEND_P99)).verdict
     assert (verdict.outcome, verdict.exit_code) == ("missed", 1)
     assert verdict.sentence == (
-        "Missed: extend p99 was 1.32 s at 4000 leases (limit 100 ms); held through 2000 leases."
+        "Missed: extend p99 was 1.32 s at 4,000 leases (limit 100 ms); held through 2,000 leases."
     )
 
 
@@ -150,7 +150,7 @@ def test_a_threshold_on_an_operation_never_measured_is_not_met() -> None:
     stages = [made_stage(n, size, {"claim.ok": [5.0] * 10}) for n, size in enumerate(SIZES, start=1)]
     verdict = analyse(made_run(stages, plan=EXTEND_P99)).verdict
     assert (verdict.outcome, verdict.exit_code) == ("withheld", 4)
-    assert verdict.sentence == "Withheld: extend p99 was not measured at 4000 leases."
+    assert verdict.sentence == "Withheld: extend p99 was not measured at 4,000 leases."
     assert [check.met for check in verdict.checks] == [None, None, None]
     assert "extend p99 was never measured" in verdict.reasons
 
@@ -159,7 +159,7 @@ def test_a_gap_at_a_small_load_is_mentioned_and_does_not_withhold_the_verdict() 
     stages = [made_stage(1, 1000, {"claim.ok": [5.0] * 10}), *ramp(10, 20, 30)[1:]]
     verdict = analyse(made_run(stages, plan=EXTEND_P99)).verdict
     assert verdict.outcome == "met"
-    assert verdict.reasons == ["extend p99 was not measured at 1000 leases"]
+    assert verdict.reasons == ["extend p99 was not measured at 1,000 leases"]
 
 
 def test_throughput_without_a_clock_is_unknown() -> None:
@@ -198,10 +198,10 @@ def test_a_miss_where_the_generator_was_the_bottleneck_is_withheld() -> None:
     verdict = analyse(made_run(stages, plan=EXTEND_P99)).verdict
     assert (verdict.outcome, verdict.exit_code) == ("withheld", 4)
     assert verdict.sentence == (
-        "Withheld: extend p99 was 1.32 s at 4000 leases (limit 100 ms), but a worker used 0.99 of its core "
-        "(limit 0.9); held through 2000 leases."
+        "Withheld: extend p99 was 1.32 s at 4,000 leases (limit 100 ms), but a worker used 0.99 of its core "
+        "(limit 0.9); held through 2,000 leases."
     )
-    assert verdict.reasons[0].startswith("stage 3 (4000 leases): the generator itself was strained")
+    assert verdict.reasons[0].startswith("stage 3 (4,000 leases): the generator itself was strained")
 
 
 def test_a_miss_elsewhere_is_a_miss_although_the_generator_was_busy_later() -> None:
@@ -209,7 +209,7 @@ def test_a_miss_elsewhere_is_a_miss_although_the_generator_was_busy_later() -> N
     stages[2].gauges["cpu"] = 0.99
     verdict = analyse(made_run(stages, plan=EXTEND_P99)).verdict
     assert verdict.outcome == "missed"
-    assert "at 2000 leases" in verdict.sentence
+    assert "at 2,000 leases" in verdict.sentence
 
 
 @pytest.mark.parametrize(("observed", "outcome"), [(120.0, "withheld"), (60_000.0, "missed")])
@@ -224,21 +224,21 @@ def test_a_worker_that_was_cut_withholds_what_would_be_met() -> None:
     cut = {"t": 65.0, "event": "worker-cut", "worker": "0"}
     verdict = analyse(made_run(ramp(10, 20, 30), plan=EXTEND_P99, events=[cut], cut=True)).verdict
     assert verdict.outcome == "withheld"
-    assert "a worker was cut, so load is missing from 4000 leases on" in verdict.sentence
+    assert "a worker was cut, so load is missing from 4,000 leases on" in verdict.sentence
 
 
 def test_an_interrupted_run_is_not_met() -> None:
     verdict = analyse(
         made_run(ramp(10, 20, 30), plan=EXTEND_P99, status="interrupted", reason="Ctrl-C")
     ).verdict
-    assert verdict.sentence == "Withheld: the run was interrupted: Ctrl-C; held through 4000 leases."
+    assert verdict.sentence == "Withheld: the run was interrupted: Ctrl-C; held through 4,000 leases."
 
 
 def test_an_aborted_run_is_missed_whatever_its_stages_show() -> None:
     why = "extend p99 was 2.3 s (limit 1 s, abort)"
     verdict = analyse(made_run(ramp(10, 20, 30), plan=EXTEND_P99, status="aborted", reason=why)).verdict
     assert (verdict.outcome, verdict.exit_code) == ("missed", 1)
-    assert verdict.sentence == f"Missed: aborted: {why}; held through 2000 leases."
+    assert verdict.sentence == f"Missed: aborted: {why}; held through 2,000 leases."
     assert verdict.reasons == [f"the run was aborted: {why}"]
 
 
@@ -281,7 +281,7 @@ def test_a_storm_that_misses_does_not_take_away_what_held() -> None:
     storm = made_stage(4, 4000, {"claim.ok": [9000.0] * 100, "extend.ok": [500.0] * 100}, kind="storm")
     verdict = analyse(made_run([*ramp(10, 20, 30), storm], plan=EXTEND_P99)).verdict
     assert verdict.sentence == (
-        "Missed: extend p99 was 500 ms in the storm of 4000 leases (limit 100 ms); held through 4000 leases."
+        "Missed: extend p99 was 500 ms in the storm of 4,000 leases (limit 100 ms); held through 4,000 leases."
     )
 
 
@@ -304,8 +304,8 @@ def test_a_search_is_met_up_to_the_load_it_found() -> None:
     verdict = analyse(made_run(ramp(10, 20, 1320), plan=FIND, events=[found(2000, 4000)])).verdict
     assert (verdict.outcome, verdict.sentence) == (
         "met",
-        "Met: the thresholds hold up to 2000 leases (confirmed by 6 of 6 repeats); "
-        "extend p99 was 1.32 s at 4000 leases (limit 100 ms).",
+        "Met: the thresholds hold up to 2,000 leases (confirmed by 6 of 6 repeats); "
+        "extend p99 was 1.32 s at 4,000 leases (limit 100 ms).",
     )
 
 
@@ -328,7 +328,7 @@ def test_a_search_that_the_generator_stopped_is_withheld() -> None:
     stages[2].gauges["cpu"] = 0.99
     verdict = analyse(made_run(stages, plan=FIND, events=[found(2000, 4000)])).verdict
     assert verdict.outcome == "withheld"
-    assert "up to 2000 leases" in verdict.sentence
+    assert "up to 2,000 leases" in verdict.sentence
     assert "a worker used 0.99 of its core" in verdict.sentence
 
 
@@ -395,8 +395,8 @@ def test_leases_lost_after_seconds_of_our_own_lateness_are_withheld_and_the_verd
     # then nobody else is blamed for it
     assert (verdict.outcome, verdict.exit_code) == ("withheld", 4)
     assert verdict.sentence == (
-        "Withheld: extend lost rate was 0.2 % at 4000 leases (limit 0 %), but the generator itself was 31 s late "
-        "before 4 of 4 losses; held through 2000 leases."
+        "Withheld: extend lost rate was 0.2 % at 4,000 leases (limit 0 %), but the generator itself was 31 s late "
+        "before 4 of 4 losses; held through 2,000 leases."
     )
 
 
@@ -410,7 +410,7 @@ def test_writes_that_the_target_undid_are_no_loss_of_ours() -> None:
 def test_a_run_that_lost_leases_through_our_own_lateness_is_never_met(given_plan: str | None) -> None:
     verdict = analyse(losing(84.0, 31_000, 31_010, given_plan)).verdict
     assert verdict.outcome == "withheld"
-    assert "4 of 4 leases lost at 4000 leases may be the generator's own loss" in verdict.sentence
+    assert "4 of 4 leases lost at 4,000 leases may be the generator's own loss" in verdict.sentence
     assert analyse(losing(None, 0, 31_000, given_plan)).verdict.outcome == "met"
 
 

@@ -189,7 +189,7 @@ def test_leases_lost_in_one_run_only_are_worse_by_where_it_tips() -> None:
     lost = made_run([made_stage(1, 1000, {"extend.ok": [20.0] * 1900, "extend.lost": [20.0] * 100})])
     comparison = compare([[held] * 3, [lost] * 3])
     assert comparison.worse == [
-        "tips at 1,000 leases or less (100 of 2000 extends lost), where A held 1,000, the only load tried"
+        "tips at 1,000 leases or less (100 of 2,000 extends lost), where A held 1,000, the only load tried"
     ]
     assert comparison.regressed
     assert not compare([held, lost]).regressed, "one run each might have fallen on either side"
@@ -220,7 +220,7 @@ def test_a_release_that_tips_at_twice_the_load_is_better_though_it_is_slower_bef
     assert re.fullmatch(
         r"new tips at 2,000 to 4,000 leases; old at 1,000 to 2,000; "
         r"new tips at 2x the load of old \(95 % 1\.\d+x to [23]\.?\d*x\); "
-        r"though extend p\d\d at 1000 leases is 1\.[23]\d?x\.",
+        r"though extend p\d\d at 1,000 leases is 1\.[23]\d?x\.",
         comparison.sentence,
     ), comparison.sentence
     assert comparison.better[0] == "tips at 2,000 to 4,000 leases, where old tips at 1,000 to 2,000"
@@ -229,7 +229,7 @@ def test_a_release_that_tips_at_twice_the_load_is_better_though_it_is_slower_bef
         2000,
         4000,
     }
-    told = (" at 1000 leases", " up to 1,000 leases", " over all loads")
+    told = (" at 1,000 leases", " up to 1,000 leases", " over all loads")
     assert all(any(where in line for where in told) for line in comparison.worse)
     assert "are at loads that were not held and are not judged" in comparison.changes
     # and the other way round it got worse
@@ -274,7 +274,7 @@ def test_a_load_that_one_did_not_hold_is_not_judged() -> None:
         "not held by b"
     }
     assert not any("4000" in line for line in comparison.worse)
-    assert comparison.regressed, "at 1000 and 2000 leases it is slower"
+    assert comparison.regressed, "at 1,000 and 2,000 leases it is slower"
 
 
 RUNS = st.builds(
@@ -335,8 +335,8 @@ def test_stages_that_only_one_run_has_are_named_and_not_compared() -> None:
     comparison = compare([sampled(random, title="a"), sampled(random, title="b", sizes=(1000, 2000, 3000))])
     assert {row.size for row in comparison.rows} == {1000, 2000}
     assert comparison.not_comparable == [
-        "claim and extend at 3000 leases: only in b",
-        "claim and extend at 4000 leases: only in a",
+        "claim and extend at 3,000 leases: only in b",
+        "claim and extend at 4,000 leases: only in a",
     ]
 
 
@@ -346,7 +346,7 @@ def test_a_storm_is_compared_with_a_storm_only() -> None:
     both = made_run([calm, storm], title="a")
     comparison = compare([both, made_run([calm], title="b")])
     assert not any(row.storm for row in comparison.rows)
-    assert comparison.not_comparable == ["claim in the storm of 1000 leases: only in a"]
+    assert comparison.not_comparable == ["claim in the storm of 1,000 leases: only in a"]
     assert {row.storm for row in compare([both, both]).rows} == {False, True}
 
 
@@ -368,7 +368,7 @@ def test_sizes_that_most_runs_have_are_told_by_those_that_lack_them() -> None:
     random = np.random.default_rng(10)
     runs = [sampled(random, title=title, sizes=(1000, 3000, 5000)) for title in "abc"]
     comparison = compare([*runs, sampled(random, title="d", sizes=(1000,))])
-    assert comparison.not_comparable == ["claim and extend at 3000 and 5000 leases: not in d"]
+    assert comparison.not_comparable == ["claim and extend at 3,000 and 5,000 leases: not in d"]
 
 
 def ramp(title: str, lost_at: int | None, sizes: tuple[int, ...] = SIZES, **options: Any) -> RunData:
@@ -497,7 +497,7 @@ def test_the_operations_of_a_spawn_run_are_compared_and_removals_with_removals_o
     assert all(line.startswith("add-unit p") for line in comparison.worse[1:])
     assert len(comparison.worse) == 1 + 4 + 4, "a typical call, over all loads, and at the only one"
     comparison = compare([run("a", 1.0, True), run("b", 1.0, False)])
-    assert comparison.not_comparable == ["remove-unit while removing from 1000 units: only in a"]
+    assert comparison.not_comparable == ["remove-unit while removing from 1,000 units: only in a"]
 
 
 def test_leases_and_units_are_not_compared() -> None:

@@ -117,7 +117,7 @@ KB = 1000
 
 
 def fill(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three releases of 400 kB each, the oldest use first, in a cache of 1500 kB."""
+    """Three releases of 400 kB each, the oldest use first, in a cache of 1,500 kB."""
     monkeypatch.setattr(room, "LIMIT", 1500 * KB)
     for age, name in enumerate(("lxd-5.0.2-bookworm", "etcd-3.4.23-bookworm", "etcd-3.3.25-bullseye")):
         (cache / name).mkdir()

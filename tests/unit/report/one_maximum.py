@@ -14,7 +14,7 @@ from tippingpoint.report import write_report
 from tippingpoint.rundir.results import RunData
 
 _CHARTS = {"rel": 0.017, "abs": 16}
-"""How exact charts over time are: 1.6 %, and 16 us below 1 ms."""
+"""How exact charts over time are: 1.6 %, and 16 µs below 1 ms."""
 
 
 def assert_one_maximum(run: RunData, *operations: str) -> dict[str, Any]:

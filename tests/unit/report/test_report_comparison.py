@@ -54,7 +54,7 @@ def seeds(*names: str) -> Comparison:
 
 
 def weeks(path: Path, count: int) -> list[RunData]:
-    """The same plan on the same release, a week apart; the last two lose leases at 4000."""
+    """The same plan on the same release, a week apart; the last two lose leases at 4,000."""
     runs: list[RunData] = []
     for week in range(count):
         lost = {"extend.lost": 300} if week >= count - 2 else {}

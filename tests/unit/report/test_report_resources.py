@@ -279,10 +279,10 @@ def test_what_the_load_costs_is_told_where_it_is_more_than_noise() -> None:
     # then the page, the document and the Markdown have the leader's cost and that of both, and none of the follower
     found = json.loads(write_report(analyse(run), "json"))["resources"]
     assert [(cost["role"], cost["unit"], cost["per"], cost["slope"]) for cost in found["costs"]] == [
-        ("leader", "MB", "1000 leases", pytest.approx(11.0)),
-        ("all", "MB", "1000 leases", pytest.approx(11.0)),
+        ("leader", "MB", "1,000 leases", pytest.approx(11.0)),
+        ("all", "MB", "1,000 leases", pytest.approx(11.0)),
     ]
-    sentence = "Resident memory of the leader: 54 MB, and 11 MB more for each 1000 leases (95 %: 11 to 11)."
+    sentence = "Resident memory of the leader: 54 MB, and 11 MB more for each 1,000 leases (95 %: 11 to 11)."
     assert sentence in write_report(analyse(run), "html")
     assert f"- {sentence}" in write_report(analyse(run), "md")
     assert "of a follower" not in write_report(analyse(run), "md")

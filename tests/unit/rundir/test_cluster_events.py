@@ -141,7 +141,7 @@ def test_a_steady_rate_of_many_keeps_its_pace(tmp_path: Path) -> None:
     run = load_run(write_fill(tmp_path / "run", [Fill(2400)], per_second=rate))
     (fill,) = fills_of(run, read_cluster(run.events))
     assert fill_words(fill, alone=True).startswith(
-        "Creation keeps its pace: 20/s for the first third of 2400 "
+        "Creation keeps its pace: 20/s for the first third of 2,400 "
     )
 
 

@@ -36,7 +36,7 @@ def test_percentiles_are_the_exact_ones_to_a_tenth_of_a_percent(samples: list[in
 
 
 def test_percentiles_of_known_data_are_exact() -> None:
-    # 1 to 1000 us, once each: below 2048 us every value has a slot of its own
+    # 1 to 1000 µs, once each: below 2048 µs every value has a slot of its own
     histogram = Histogram.of(range(1, 1001))
     assert histogram.percentiles([50, 90, 95, 99, 99.9, 100]) == [500, 900, 950, 990, 999, 1000]
     assert (histogram.min, histogram.max, histogram.mean) == (1, 1000, 500.5)

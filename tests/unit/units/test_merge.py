@@ -296,7 +296,7 @@ def test_a_unit_that_went_away_counts_for_what_it_measured(tmp_path: Path) -> No
     run = gathered(tmp_path, digests, 2)
     verdict = analyse(run).verdict
     why = "load-claimer/1 was cut: the run's process is gone, its share of the load was missing from then on"
-    assert verdict.sentence == f"Withheld: {why}; held through 1000 leases."
+    assert verdict.sentence == f"Withheld: {why}; held through 1,000 leases."
     assert run.stages[0].gauges["held"] == 1000
     assert run.stages[2].gauges["held"] == 2000
 
@@ -516,7 +516,7 @@ def test_a_search_is_gathered_from_its_one_unit(tmp_path: Path) -> None:
     part = write_part(tmp_path, 0, stages, events=events)
     run = gathered(tmp_path, {"load-claimer/0": make_digest(part)}, 1, plan=plan, started=None, turns=[])
     assert [(stage.size, stage.kind) for stage in run.stages] == [(1000, "find"), (1000, "find")]
-    assert analyse(run).verdict.sentence == "Met: 1000 leases hold, which is the search's limit."
+    assert analyse(run).verdict.sentence == "Met: 1,000 leases hold, which is the search's limit."
     assert write_report(analyse(run), "html")
 
 

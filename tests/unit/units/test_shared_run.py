@@ -458,7 +458,7 @@ def test_status_says_where_the_run_is() -> None:
         troupe.say(
             unit, "up", 1, progress=UnitProgress(stage=1, stages=2, size=500, held=500, p99_ms=p99, lost=unit)
         )
-    assert summary(troupe.run, troupe.words) == "stage 1/2, 1000 leases, p99 31.2 ms, 1 lost"
+    assert summary(troupe.run, troupe.words) == "stage 1/2, 1,000 leases, p99 31.2 ms, 1 lost"
     troupe.words.pop("load-claimer/1")
     troupe.conduct()
     assert summary(troupe.run, troupe.words) == "stage 1/2, 500 leases, p99 12 ms; 1 of 2 units missing"
@@ -471,12 +471,12 @@ def test_the_line_says_hold_once_all_units_hold() -> None:
     troupe = Troupe(2)
     troupe.held(1)
     said: list[tuple[StagePhase | None, StagePhase | None, str]] = [
-        (None, None, "stage 1/2, 1000 leases"),
-        ("ramp", "ramp", "stage 1/2 ramp, 1000 leases"),
-        ("hold", "ramp", "stage 1/2 ramp, 1000 leases"),
-        ("hold", None, "stage 1/2 hold, 1000 leases"),  # an older agent does not say so
-        ("storm hold", "storm hold", "stage 1/2 storm hold, 1000 leases"),
-        ("drain", "drain", "stage 1/2 drain, 1000 leases"),
+        (None, None, "stage 1/2, 1,000 leases"),
+        ("ramp", "ramp", "stage 1/2 ramp, 1,000 leases"),
+        ("hold", "ramp", "stage 1/2 ramp, 1,000 leases"),
+        ("hold", None, "stage 1/2 hold, 1,000 leases"),  # an older agent does not say so
+        ("storm hold", "storm hold", "stage 1/2 storm hold, 1,000 leases"),
+        ("drain", "drain", "stage 1/2 drain, 1,000 leases"),
     ]
     for first, second, told in said:
         for unit, phase in enumerate((first, second)):

@@ -206,7 +206,7 @@ def _sentence(
     back: Step | None,
     stays_at: float | None,
 ) -> str:
-    first = f"the load went down from {show_size(broken)} {unit}"
+    first = f"the load went down from {show_amount(broken, unit)}"
     doubt = _doubt(steps, before)
     after = format_duration(round(back.after, 1)) if back is not None and back.after is not None else ""
     off = next((place for place, step in enumerate(steps) if not step.size), len(steps))

@@ -16,9 +16,8 @@ from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.read import Plan, SearchPlan
 from tippingpoint.rundir.probe_events import FOUND, ProbeEvent, probe_events
 from tippingpoint.rundir.results import RunData
-from tippingpoint.util.durations import show_us
-from tippingpoint.util.quantities import show_quantity
-from tippingpoint.util.text import choose, show_amount, show_names, show_share, show_size
+from tippingpoint.util.numbers import show_quantity, show_rate, show_share, show_us
+from tippingpoint.util.text import choose, is_counted, show_amount, show_count, show_names, show_size
 
 _FINE = 20
 """A limit is told to a twentieth of its interval's width."""
@@ -95,9 +94,12 @@ def limit_words(answer: Answer, unit: str) -> str:
     """Say where an answer's limit is: 4,100 leases (95 %: 3,700 to 4,600); it has to have one."""
     assert answer.limit is not None
     limit, low, high = show_amount(told(answer.limit, answer), unit), told_low(answer), told_high(answer)
+    if is_counted(unit):  # of which there is no part: an interval is wider rather than narrower than it is
+        low, high = floor(low), ceil(high) if isfinite(high) else high
     if not isfinite(high):
         return f"{limit} (95 %: at least {show_size(low)})"
-    return f"{limit} (95 %: {show_size(low)} to {show_size(high)})"
+    first, last = show_size(low), show_size(high)
+    return f"about {limit}" if first == last else f"{limit} (95 %: {first} to {last})"
 
 
 def told(load: float, answer: Answer) -> float:
@@ -141,7 +143,7 @@ def _answered(answer: Answer, unit: str, thresholds: list[Threshold]) -> str:
 
 
 def _effort(answer: Answer, probes: int, seconds: float) -> str:
-    by = f"in {_time(seconds)} by {probes:,} {choose(probes, 'probe', 'probes')}"
+    by = f"in {_time(seconds)} by {show_count(probes, 'probe')}"
     early = {
         "within": "; its time was over before the interval was as narrow as asked",
         "generator": "; the generator itself was the limit of larger loads",
@@ -173,7 +175,7 @@ def _lost(run: RunData) -> list[str]:
 def _time(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} minutes"
+    return show_count(round(seconds / 60), "minute")
 
 
 def _binding_words(name: str, thresholds: list[Threshold]) -> str:
@@ -199,7 +201,7 @@ def _limits(threshold: Threshold) -> list[str]:
                 f"{threshold.operation} {limit.replace('p999', 'p99.9')} over {show_us(value * 1e6)}"
             )
         elif limit == "throughput":
-            words.append(f"{threshold.operation} throughput under {value:g}/s")
+            words.append(f"{threshold.operation} throughput under {show_rate(value)}")
         else:
             words.append(f"{threshold.operation} {limit.replace('_', ' ')} over {show_share(value)}")
     return words

@@ -28,7 +28,8 @@ from tippingpoint.compare.baselines import list_baselines
 from tippingpoint.errors import UserError
 from tippingpoint.report.formats.html import embedded, page_script
 from tippingpoint.units.shared_run import UnitWord
-from tippingpoint.util.durations import format_duration, show_us
+from tippingpoint.util.durations import format_duration
+from tippingpoint.util.numbers import show_us
 from tippingpoint.util.templates import template_environment
 
 LARGEST_FORM = 4096

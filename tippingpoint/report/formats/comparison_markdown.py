@@ -7,6 +7,8 @@ from typing import Any
 
 from tippingpoint.report import figures
 from tippingpoint.report.formats.markup import MOST_LINES, bullets, joined, plain, section, table
+from tippingpoint.util.numbers import show_number
+from tippingpoint.util.text import show_amount, show_count
 
 _OUTCOMES = {
     "worse": "❌ got worse",
@@ -220,7 +222,7 @@ def _beside(baseline: dict[str, Any], runs: Sequence[dict[str, Any]]) -> str:
         return ""
     header = ["command", "published"]
     for column in timings["columns"]:
-        members = f", {column['members']} members" if column["members"] else ""
+        members = f", {show_count(column['members'], 'member')}" if column["members"] else ""
         where = f"{runs[column['run']]['label']}: {figures.number(column['containers'])} containers{members}"
         header += [f"{where}, filling", "at idle"]
     rows = [
@@ -256,7 +258,7 @@ def _tables(baseline: dict[str, Any], document: dict[str, Any]) -> list[str]:
             found = [(row["operation"], row)]
             found += [
                 (
-                    f"{document['runs'][one['run']]['label']}, {figures.number(one['size'])} {document['load_unit']}",
+                    f"{document['runs'][one['run']]['label']}, {show_amount(one['size'], document['load_unit'])}",
                     one,
                 )
                 for one in here
@@ -264,8 +266,8 @@ def _tables(baseline: dict[str, Any], document: dict[str, Any]) -> list[str]:
             rows += [
                 [
                     what,
-                    *(f"{told[column]:g}" for column in columns),
-                    f"{told['success']:g} %",
+                    *(show_number(told[column], 6) for column in columns),
+                    f"{show_number(told['success'], 6)} %",
                     figures.number(told["count"]),
                 ]
                 for what, told in found

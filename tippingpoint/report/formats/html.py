@@ -34,7 +34,18 @@ _KNOWN_OPERATIONS = {
 """The colours of operations. Removing something has the colour of creating it."""
 _MOST_SIZES = 12
 _FILTERS = (
-    *("number", "two_digits", "latency", "milliseconds", "share", "confidence", "rate", "seconds", "clock"),
+    *(
+        "number",
+        "amount",
+        "two_digits",
+        "latency",
+        "milliseconds",
+        "share",
+        "confidence",
+        "rate",
+        "seconds",
+        "clock",
+    ),
     *("measured", "limit_name", "change", "interval", "published", "load"),
     *("of", "offset", "quantity", "times", "three_digits", "seconds_of"),
 )

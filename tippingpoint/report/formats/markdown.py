@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from tippingpoint.plan.kinds import facts_of, target_name
 from tippingpoint.report import figures
 from tippingpoint.report.formats.markup import MOST_LINES, bullets, joined, plain, section, table
-from tippingpoint.util.text import show_count
+from tippingpoint.util.text import show_amount, show_count
 
 _T = TypeVar("_T")
 
@@ -135,7 +135,7 @@ def _cause(cause: dict[str, Any], unit: str) -> tuple[str, str]:
         for each in cause["evidence"]
     ]
     header = ["figure", "host", "on the plateau", "where it tipped", "other hosts", "limit", "result"]
-    heading = f"Why it tipped: the {cause['sign']}, seen at {figures.number(cause['load'])} {unit}"
+    heading = f"Why it tipped: the {cause['sign']}, seen at {figures.amount(cause['load'], unit)}"
     return heading, table(header, rows, text=(0, 1, 5, 6)) if rows else ""
 
 
@@ -188,7 +188,7 @@ def _rally(document: dict[str, Any], unit: str) -> list[str]:
                     figures.seconds_of,
                     service=document["has_service_times"],
                 )
-        heading = f"Stage {stage['number']}, {figures.number(stage['size'])} {unit}, as Rally's table"
+        heading = f"Stage {stage['number']}, {show_amount(stage['size'], unit)}, as Rally's table"
         blocks.append(section(heading, table(header, rows, text=(0,))))
     return blocks
 
@@ -384,7 +384,7 @@ def _timings(timings: dict[str, Any] | None, things: str, member: str) -> str:
     kept = _spread(list(range(len(stages))))
     for stage in (stages[place] for place in kept):
         members = f", {show_count(stage['members'], member)}" if stage["members"] else ""
-        where = f"{figures.number(stage['containers'])} {things}{members}"
+        where = f"{figures.amount(stage['containers'], things)}{members}"
         header += [f"{where}: filling", "at idle"]
     rows = [
         [
@@ -605,8 +605,8 @@ def _errors(document: dict[str, Any]) -> str:
     if events["connections"]:
         lost = events["connections"]
         lines.append(
-            f"{figures.number(lost['lost'])} connections lost, {figures.number(lost['again'])} made again while held"
+            f"{show_count(lost['lost'], 'connection')} lost, {figures.number(lost['again'])} made again while held"
         )
     if events["lost"]["count"]:
-        lines.insert(0, f"{figures.number(events['lost']['count'])} {document['run']['things']} lost")
+        lines.insert(0, f"{show_amount(events['lost']['count'], document['run']['things'])} lost")
     return section("Failures", bullets(lines))

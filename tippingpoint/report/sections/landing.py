@@ -12,6 +12,7 @@ from tippingpoint.report import figures
 from tippingpoint.rundir.cluster_events import Cluster
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
+from tippingpoint.util.text import show_amount
 
 _HASH = re.compile(r"[0-9a-f]{56}")
 """OpenStack's name of a host for users who are not administrators: SHA-224 of project and host."""
@@ -97,7 +98,7 @@ def _landed(events: Iterable[Mapping[str, Any]], stage: StageResult) -> Counter[
 
 def _sentence(last: Mapping[str, Any], things: str, *, landed: bool, hidden: bool) -> str:
     """Say in words where things are at the end of the last stage."""
-    there = f"{figures.number(last['things'])} {things}"
+    there = show_amount(last["things"], things)
     on = f"on {figures.number(last['hosts'])} hosts"
     said = (
         f"In stage {last['stage']}, {there} landed {on}"

@@ -21,6 +21,8 @@ from tippingpoint.rundir.histogram import FloatArray
 from tippingpoint.rundir.resources import MOST_POINTS, FigureData, Resources, Roles
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
+from tippingpoint.util.numbers import show_times
+from tippingpoint.util.text import show_amount
 
 LINES = 8
 """The most series with a line each on a chart. With more, it has the leader's line and the others' range and median."""
@@ -276,7 +278,7 @@ def _sentence(run: RunData, found: Resources, views: Sequence[_Figure], apart: S
     if not apart:
         return (
             f"No host stands out: in none of {figures.number(told)} figures is the leader or any other host "
-            f"at {_APART:g} times the others' median or more for most of the time."
+            f"at {figures.number(_APART)} times the others' median or more for most of the time."
         )
     # Figures with a cost, and those that differ most, come first.
     ordered = sorted(apart, key=lambda e: (not e.figure.cost, e.ratio is None, -(e.ratio or 0.0)))
@@ -314,8 +316,7 @@ def _apart_words(entries: Sequence[_Apart], shared: set[str], others: str) -> st
 
 
 def _times(ratio: float) -> str:
-    """Format a ratio: 1.5x, 5.2x, 23x."""
-    return f"{ratio:.1f}x" if ratio < 9.95 else f"{ratio:,.0f}x"
+    return show_times(ratio)
 
 
 def _name(figure: FigureData, part: str, shared: set[str]) -> str:
@@ -354,7 +355,7 @@ def _growth_sentence(run: RunData, found: Resources, views: Sequence[_Figure]) -
                 shown = " to ".join(figures.quantity(v, view.figure.unit) for v in (before, after))
                 words = f"{_name(view.figure, part, shared)} {_times(ratio)} ({shown})"
                 grown.append((bool(view.figure.cost), ratio, words))
-    between = f"between {figures.number(first.size)} and {figures.number(last.size)} {unit}"
+    between = f"between {figures.number(first.size)} and {show_amount(last.size, unit)}"
     most = [words for _, ratio, words in sorted(grown, reverse=True) if ratio >= _APART][:_NAMED]
     if first.size == last.size:
         return "Nothing to compare: there is one host and one load."

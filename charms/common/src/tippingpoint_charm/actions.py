@@ -19,7 +19,7 @@ from tippingpoint.units.figure_words import room_for_figures
 from tippingpoint.units.recovery_words import room_for_recovery
 from tippingpoint.units.search_words import room_for_probes
 from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run, stop, summary
-from tippingpoint.util.durations import show_us
+from tippingpoint.util.numbers import show_us
 from tippingpoint.util.text import nearest
 from tippingpoint_charm.access import find_access
 from tippingpoint_charm.agent import Agent, AgentAway, Refused

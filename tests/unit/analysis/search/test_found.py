@@ -64,8 +64,8 @@ def test_a_search_that_tried_no_load_below_its_interval_is_not_called_one_withou
 def test_a_search_whose_largest_load_held_says_so(tmp_path: Path) -> None:
     tried = [(500, True), (1000, True), (1000, True), (1000, True)]
     analysis = analyse(load_run(write_search(tmp_path / "run", tried, limit=1000)))
-    assert analysis.verdict.sentence == "Met: 1000 leases hold, which is the search's limit."
-    assert analysis.tipping.sentence.startswith("Holds 1000 leases, the largest load that the plan allows.")
+    assert analysis.verdict.sentence == "Met: 1,000 leases hold, which is the search's limit."
+    assert analysis.tipping.sentence.startswith("Holds 1,000 leases, the largest load that the plan allows.")
 
 
 def test_a_search_ended_by_what_it_said_then_whatever_would_be_asked_for_now(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_search_without_a_load_that_broke_is_withheld(tmp_path: Path) -> None:
     analysis = analyse(load_run(write_search(tmp_path / "run", [(500, True), (1000, True)])))
     assert analysis.verdict.outcome == "withheld"
     assert analysis.tipping.sentence.startswith(
-        "No limit is known, as no load has broken yet: 1000 leases held."
+        "No limit is known, as no load has broken yet: 1,000 leases held."
     )
 
 

@@ -175,7 +175,7 @@ def test_a_failing_store_gives_up_after_the_pauses_alone() -> None:
 def test_the_published_releases_hold_and_fall_where_the_seed_says(
     release: str, leases: int, holds: bool, scale: int
 ) -> None:
-    """Given leases renewed every 30 s: 2.5.0 falls between 2000 and 4000 leases, 2.5.1 holds 16,000 below 170 ms.
+    """Given leases renewed every 30 s: 2.5.0 falls between 2,000 and 4,000 leases, 2.5.1 holds 16,000 below 170 ms.
 
     At scale k the same is true of a k-th of the leases.
     """
@@ -200,7 +200,7 @@ def test_the_published_releases_hold_and_fall_where_the_seed_says(
 
 
 def test_a_burst_of_claims_takes_five_seconds_and_leaves_extensions_alone_in_2_5_1() -> None:
-    """Given 1000 claims at once and extensions beside them, then claims take an attempt of 5 s, extensions 170 ms."""
+    """Given 1,000 claims at once and extensions beside them, then claims take an attempt of 5 s, extensions 170 ms."""
     clock = Clock()
     store = _store(PROFILES["2.5.1"], clock)
     claims: list[float] = []

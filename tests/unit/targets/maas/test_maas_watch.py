@@ -99,7 +99,7 @@ def fast_wholes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def slow_wholes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lists of whole groups are as dear as those of 5000 machines."""
+    """Lists of whole groups are as dear as those of 5,000 machines."""
     monkeypatch.setattr(watching, "WHOLE_PART", 1e9)
     monkeypatch.setattr(watching, "IDLE_PART", 1e9)
 
