@@ -125,8 +125,8 @@ def sentences(document: Any) -> Iterator[str]:
 AS_NO_PERSON_WRITES = {
     "an exponent": re.compile(r"\d[eE][+-]?\d"),
     "us for µs": re.compile(r"\d us\b"),
-    "one of several": re.compile(
-        r"(?<![\d.,])1 (leases|claims|extends|containers|units|stages|probes|servers)\b"
+    "one of several": re.compile(  # but a list, such as 1, 1, 1 leases
+        r"(?<!, )(?<![\d.,])1 (leases|claims|extends|containers|units|stages|probes|servers)\b"
     ),
     "no thousands": re.compile(r"(?<![\d.,:/_-])[1-9]\d{3,}(?![\d:/_-]| ?UTC)"),
     "a float's name": re.compile(r"\b(inf|nan)\b"),
@@ -150,9 +150,9 @@ def as_us(shown: str) -> float:
     return float(value) * {"µs": 1, "ms": 1e3, "s": 1e6}[unit]
 
 
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", range(4))
 def test_no_sentence_contradicts_another(block: int) -> None:
-    for seed in range(block * 40, block * 40 + 40):
+    for seed in range(block * 15, block * 15 + 15):
         run = made(seed)
         analysis = analyse(run)
         document = json.loads(write_report(analysis, "json"))
@@ -205,7 +205,7 @@ def share(stages: list[StageResult], operation: str, size: float) -> float:
 
 @pytest.mark.parametrize("block", range(4))
 def test_every_sentence_is_written_as_people_write(block: int) -> None:
-    for seed in range(block * 25, block * 25 + 25):
+    for seed in range(block * 5, block * 5 + 5):
         analysis = analyse(made(seed))
         for text in sentences(json.loads(write_report(analysis, "json"))):
             expect_written_as_people_write(text)
