@@ -35,6 +35,7 @@ from tippingpoint.units.recovery_words import Recovery
 from tippingpoint.units.search_words import ClearHold, NextLoad, SearchEnd
 from tippingpoint.util.durations import format_duration
 from tippingpoint.util.numbers import show_us
+from tippingpoint.util.text import show_amount
 
 MOST_UNITS = 1000
 REMOVED = "the unit was removed"
@@ -728,7 +729,7 @@ def summary(run: SharedRun, words: Mapping[str, UnitWord | None]) -> str:
     phase = next((phase for phase in phases if not phase.endswith("hold")), phases[0] if phases else "")
     of = f"/{stages}" if stages and stage <= stages else ""
     told = [f"stage {stage}{of}" + (f" {phase}" if phase else "")]
-    told.append(f"{sum(part.held for part in running)} {running[0].what}")
+    told.append(show_amount(sum(part.held for part in running), running[0].what))
     p99 = [part.p99_ms for part in running if part.p99_ms is not None]
     if p99:
         told.append(f"p99 {show_us(max(p99) * 1000)}")
@@ -737,6 +738,6 @@ def summary(run: SharedRun, words: Mapping[str, UnitWord | None]) -> str:
         ("lost", sum(part.lost for part in running)),
     ):
         if total:
-            told.append(f"{total} {name}")
+            told.append(f"{total:,} {name}")
     last = f"; {probe_words(run.probes[-1])}" if run.probes else ""
     return ", ".join(told) + last + lacking

@@ -101,7 +101,7 @@ class TestPerUnitOfLoad:
         assert (cost.slope, cost.low, cost.high) == pytest.approx((11.0, 11.0, 11.0))
         assert cost.is_told
         assert cost.left_out == []
-        assert cost.sentence == "Memory: 54 MB, and 11 MB more for each 1,000 leases (95 %: 11 to 11)."
+        assert cost.sentence == "Memory: 54 MB, and 11 MB more for each 1,000 leases (95 %: about 11)."
 
     def test_leader_followers_and_all_are_told_apart(self) -> None:
         # given three hosts, of which the leader takes 10 times what others do for each lease
@@ -149,7 +149,7 @@ class TestPerUnitOfLoad:
 
     def test_a_line_that_begins_below_nothing_has_no_base(self) -> None:
         cost = cost_of(run_of({"a": lambda load: max(0.0, 11e3 * load - 1e6)}))
-        assert cost.sentence == "Memory: 11 MB for each 1,000 leases (95 %: 11 to 11)."
+        assert cost.sentence == "Memory: 11 MB for each 1,000 leases (95 %: about 11)."
 
 
 class TestPerOperation:
@@ -166,7 +166,7 @@ class TestPerOperation:
         ]  # fmt: skip
         assert (cost.unit, cost.per, cost.base_unit) == ("CPU-ms", "operation", "cores")
         assert (cost.base, cost.slope) == pytest.approx((0.5, 2.0))
-        assert cost.sentence == "Memory: 0.5 cores, and 2 CPU-ms more for each operation (95 %: 2 to 2)."
+        assert cost.sentence == "Memory: 0.5 cores, and 2 CPU-ms more for each operation (95 %: about 2)."
 
     def test_what_makes_things_is_counted_while_a_stage_is_brought_up(self) -> None:
         # given stages of 30 containers each, made within 30 s and faster with one core for each in a second
@@ -258,7 +258,7 @@ class TestNoise:
         assert outside == 2
         # and an interval says which it is
         cost = cost_of(run_of({"a": lambda load: 1e3 * load + 1e6}, made=stages(SIZES[:4])))
-        assert cost.interval == "92 %: 1 to 1"
+        assert cost.interval == "92 %: about 1"
 
     def test_three_loads_give_no_interval_and_are_not_told(self) -> None:
         cost = cost_of(run_of({"a": lambda load: 1e3 * load}, made=stages((1000, 2000, 4000, 4000))))

@@ -68,7 +68,7 @@ def test_a_figure_that_was_not_measured_is_never_met(missing: int) -> None:
     ]
     verdict = judged(*stages)
     assert verdict.outcome == "withheld"
-    where = f"at {missing * 1000} leases: Prometheus: connection refused"
+    where = f"at {missing * 1000:,} leases: Prometheus: connection refused"
     assert verdict.sentence.startswith(f"Withheld: etcd-memory of the leader was not measured {where}")
 
 

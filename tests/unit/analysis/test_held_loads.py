@@ -225,9 +225,9 @@ def test_a_queue_of_a_generator_that_had_no_free_core_is_not_the_targets() -> No
     run = made_run(stages, plan=PLAN + QUICK)
     verdict, tipping = analyse(run).verdict, analyse(run).tipping
     assert verdict.outcome == "withheld"
-    assert "but a worker used 0.99 of its core" in verdict.sentence
+    assert "but a worker used 99 % of its core" in verdict.sentence
     assert tipping.cliff is not None
-    assert tipping.cliff.doubt.startswith("a worker used 0.99 of its core")
+    assert tipping.cliff.doubt.startswith("a worker used 99 % of its core")
     assert tipping.point is not None
     assert tipping.point.doubt == tipping.cliff.doubt
 
@@ -334,7 +334,7 @@ def test_a_run_directory_of_a_run_that_was_ended_in_mid_hold_held_less(tmp_path:
     [
         (2_000.0, 22, ""),  # 40 at two a second, and what the last one takes itself
         (2_000.0, 40, ""),  # in not more than twice the time that the plan gives
-        (2_000.0, 100, "throughput below the due rate: 0.5 of 2 things a second"),
+        (2_000.0, 100, "throughput below the due rate: 0.457 of 2 things a second"),
         (70_000.0, 100, ""),  # each takes long: that is no queue
     ],
 )

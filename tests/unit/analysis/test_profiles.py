@@ -229,7 +229,7 @@ def test_the_reports_show_what_was_found(tmp_path: Path) -> None:
         "| function, by its share of CPU | 800 leases | 1,600 leases | with calls, 800 | with calls, 1,600 |"
         in markdown
     )
-    assert "| main.write | 25.0 % | 83.3 % | 25.0 % | 83.3 % |" in markdown
+    assert "| main.write | 25 % | 83.3 % | 25 % | 83.3 % |" in markdown
     assert "<code>main.write</code>" in page
     for report in (page, markdown):
         assert told["sentences"][0] in report

@@ -187,8 +187,8 @@ def test_curves_without_a_knee_are_not_given_one(shape: str) -> None:
     ("sizes", "shape", "said"),
     [
         ([100, 200, 400], "flat", "too few loads: 3 with at least 3 claims each, 4 are needed"),
-        (DOUBLING, "flat", "latency never left its plateau"),
-        (DOUBLING, "in step with the load", "latency grows all the way from 100 to 12,800"),
+        (DOUBLING, "flat", "the typical latency never left its plateau"),
+        (DOUBLING, "in step with the load", "the typical latency grows all the way from 100 to 12,800"),
         ([], "flat", "no load without a fault has at least 3 claims"),
     ],
 )
@@ -332,7 +332,7 @@ def test_leases_lost_at_the_largest_loads_are_the_cliff() -> None:
     assert cliff.confidence > 0.99
     assert tipping.sentence == (
         "Tips between 2,000 and 4,000 leases: 40 of 4,040 extends lost at 4,000; "
-        "claim stays on its plateau, extend stays on its plateau."
+        "the typical claim stays on its plateau, the typical extend stays on its plateau."
     )
 
 
@@ -349,8 +349,10 @@ def test_an_operation_that_breaks_without_a_threshold_is_named_where_all_thresho
     assert of_claims.tipping.sentence == (
         "Tips between 2,000 and 4,000 leases: 40 of 4,040 extends lost at 4,000. No threshold is about extend."
     )
+    # and a threshold on another limit of the operation is not about its losses
+    assert of_extends.tipping.sentence.endswith(" No threshold is about lost extends.")
     # and where that is not so, nothing is said of it
-    assert "No threshold" not in of_extends.tipping.sentence + missed.tipping.sentence
+    assert "No threshold" not in missed.tipping.sentence
 
 
 def test_nothing_lost_holds_through_the_largest_load() -> None:
@@ -605,7 +607,7 @@ def test_a_spawn_run_has_the_knees_of_its_operations_and_removals_take_no_part()
     assert tipping.cliff is None
     assert tipping.sentence.startswith("Tips between ")
     assert "relate leaves its plateau" in tipping.sentence
-    assert "; no cliff through 12,800; add-unit stays on its plateau." in tipping.sentence
+    assert "; no cliff through 12,800; the typical add-unit call stays on its plateau." in tipping.sentence
 
 
 def test_how_much_is_made_per_second_is_the_plans_decision_and_neither_cliff_nor_forecast() -> None:

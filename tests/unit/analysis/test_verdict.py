@@ -172,7 +172,7 @@ def test_throughput_without_a_clock_is_unknown() -> None:
 @pytest.mark.parametrize(
     ("samples", "cpu", "said"),
     [
-        ({}, 0.97, "a worker used 0.97 of its core (limit 0.9)"),
+        ({}, 0.97, "a worker used 97 % of its core (limit 90 %)"),
         (
             {"generator.schedule-lag": [400.0] * 10},
             0.2,
@@ -198,8 +198,8 @@ def test_a_miss_where_the_generator_was_the_bottleneck_is_withheld() -> None:
     verdict = analyse(made_run(stages, plan=EXTEND_P99)).verdict
     assert (verdict.outcome, verdict.exit_code) == ("withheld", 4)
     assert verdict.sentence == (
-        "Withheld: extend p99 was 1.32 s at 4,000 leases (limit 100 ms), but a worker used 0.99 of its core "
-        "(limit 0.9); held through 2,000 leases."
+        "Withheld: extend p99 was 1.32 s at 4,000 leases (limit 100 ms), but a worker used 99 % of its core "
+        "(limit 90 %); held through 2,000 leases."
     )
     assert verdict.reasons[0].startswith("stage 3 (4,000 leases): the generator itself was strained")
 
@@ -329,7 +329,7 @@ def test_a_search_that_the_generator_stopped_is_withheld() -> None:
     verdict = analyse(made_run(stages, plan=FIND, events=[found(2000, 4000)])).verdict
     assert verdict.outcome == "withheld"
     assert "up to 2,000 leases" in verdict.sentence
-    assert "a worker used 0.99 of its core" in verdict.sentence
+    assert "a worker used 99 % of its core" in verdict.sentence
 
 
 def late_generator(outcomes: dict[str, list[float]], cpu: float) -> RunData:

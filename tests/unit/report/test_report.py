@@ -588,7 +588,7 @@ def test_markdown_has_the_verdict_and_the_table(tmp_path: Path) -> None:
     assert f"| {figures.milliseconds(claim['response']['p99'])} |" in lines[place + 1]
     assert lines[place + 1].endswith(f"| {figures.milliseconds(claim['service']['max'])} |")
     assert text.count("claim, successes alone") == 1
-    assert "| 98.0 % | 2,040 |" in lines[place]
+    assert "| 98 % | 2,040 |" in lines[place]
 
 
 def test_markdown_says_when_it_happened(tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ def test_the_seeds_timings_stand_beside_those_of_the_same_commands(small: RunDat
     page = assert_loads_nothing(write_comparison(comparison, "html"))
     assert page.elements
     text = write_comparison(comparison, "md")
-    assert "The same commands in these runs: LXD, a cluster of 50 members with 5,000 containers" in text
+    assert "The same commands in these runs: LXD, a cluster of 50 members with 5000 containers" in text
     assert "| lxc network list-leases | 100 s |" in text
 
 

@@ -20,7 +20,7 @@ from tippingpoint.units.recovery_words import room_for_recovery
 from tippingpoint.units.search_words import room_for_probes
 from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run, stop, summary
 from tippingpoint.util.numbers import show_us
-from tippingpoint.util.text import nearest
+from tippingpoint.util.text import nearest, show_amount
 from tippingpoint_charm.access import find_access
 from tippingpoint_charm.agent import Agent, AgentAway, Refused
 from tippingpoint_charm.exchange import Exchange
@@ -265,7 +265,7 @@ def _said(run: SharedRun, unit: str, word: UnitWord | None) -> dict[str, Any]:
 def _line(unit: str, said: dict[str, Any]) -> str:
     parts = [str(said["phase"])]
     if "held" in said:
-        parts.append(f"{said['held']} {said['what']}")
+        parts.append(show_amount(said["held"], said["what"]))
     if said.get("p99_ms") is not None:
         parts.append(f"p99 {show_us(1000 * said['p99_ms'])}")
     if "problem" in said:
