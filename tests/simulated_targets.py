@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import exp, inf, log, sqrt
 from typing import Literal
 
+from tippingpoint.analysis.search.early_end import EarlyEnds
 from tippingpoint.analysis.search.probes import Margin, Probe
 from tippingpoint.analysis.search.searcher import Aim, Searcher
 
@@ -160,12 +161,15 @@ class Result:
 
 def search(target: Target, aim: Aim, *, truth: bool = True) -> Result:
     """Search a simulated target to the end, as a run does."""
-    searcher, now, count = Searcher(aim), 0.0, 0
+    searcher, early, now, count = Searcher(aim), EarlyEnds(aim.hold), 0.0, 0
+
+    def looks(load: float, margins: Sequence[Margin], held_for: float) -> bool | None:
+        return early.clear(load, margins, (), held_for)
+
     while (ask := searcher.ask(now)) is not None:
-        probe = target.probe(
-            ask.load, fresh=ask.fresh or not count, at=now, hold=ask.hold, looks=searcher.is_clear
-        )
+        probe = target.probe(ask.load, fresh=ask.fresh or not count, at=now, hold=ask.hold, looks=looks)
         searcher.tell(probe)
+        early.remember(probe.load, probe.margins, (), probe.seconds - RAMP_S - EMPTYING_S * probe.fresh)
         now += probe.seconds
         count += 1
     answer = searcher.answer

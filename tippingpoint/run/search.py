@@ -14,10 +14,11 @@ from dataclasses import replace
 from math import inf, isfinite
 
 from tippingpoint.analysis.judged_probe import JudgedProbe, judge_probe
+from tippingpoint.analysis.search.early_end import EarlyEnds, Tally
 from tippingpoint.analysis.search.probes import Margin, Probe
 from tippingpoint.analysis.search.rebuilt import aim_of, steering
 from tippingpoint.analysis.search.searcher import Ask, Searcher
-from tippingpoint.analysis.search.stage_margins import judged, margin_names, stage_margins
+from tippingpoint.analysis.search.stage_margins import judged, margin_names, stage_margins, tallies
 from tippingpoint.plan.find import Find
 from tippingpoint.plan.read import AnyStage, SearchPlan
 from tippingpoint.run.asked_figures import in_ramp
@@ -76,6 +77,7 @@ class Search:
         self._resumed = resumed
         self._figures = figures
         self._searcher = Searcher(aim_of(find))
+        self._early = EarlyEnds(find.hold)
         self._began = 0.0
         self._loads = ProbeLoads(plan, stages, crew, room)
         self._so_far: HoldSoFar | None = None
@@ -179,21 +181,25 @@ class Search:
             if self._figures is not None:
                 since = so_far.since(ramp=in_ramp(self._plan))
                 so_far.figures = self._figures.so_far(self._record, so_far.number, since)
-            margins = await asyncio.to_thread(self._margins, so_far)
+            margins, counted = await asyncio.to_thread(self._shown, so_far)
             whole_round = so_far.held_for >= round_of(self._plan, asked)
-            if whole_round and self._searcher.is_clear(ask.load, margins, so_far.held_for) is not None:
+            clear = self._early.clear(ask.load, margins, counted, so_far.held_for, longest)
+            if whole_round and clear is not None:
                 break
         await self._stages.end_hold_in_order()
+        margins, counted = await asyncio.to_thread(self._shown, so_far)
+        self._early.remember(ask.load, margins, counted, so_far.held_for)
 
-    def _margins(self, so_far: HoldSoFar) -> list[Margin]:
+    def _shown(self, so_far: HoldSoFar) -> tuple[list[Margin], list[Tally]]:
+        """Return what a hold shows so far. May be called on another thread than the one that ticks come from."""
         so_far.read()
-        found = stage_margins(
-            judged(so_far.stage, plan=self._plan), self._plan.thresholds, seconds=so_far.parts
-        )
+        stage = judged(so_far.stage, plan=self._plan)
+        found = stage_margins(stage, self._plan.thresholds, seconds=so_far.parts)
         # A load does not hold before its figures are known.
         known = {margin.name for margin in found}
         figures = margin_names([threshold for threshold in self._plan.thresholds if threshold.figure])
-        return found + [Margin(name, 0.0, inf) for name in figures if name not in known]
+        unknown = [Margin(name, 0.0, inf) for name in figures if name not in known]
+        return found + unknown, tallies(stage, self._plan.thresholds, so_far.parts)
 
     async def _judged(self, number: int, so_far: HoldSoFar) -> JudgedProbe:
         """Close the stage's figures, and judge it; the load goes on."""

@@ -107,8 +107,10 @@ class SearchTurns(Turns):
     async def _until_over(self, turn: Turn) -> None:
         """Hold the load until its end, or until the earlier moment that the leader names once all shares are clear."""
         await self._until_clear(turn)
-        self._so_far = None
         await hold_to_named_end(turn, self._conductor, self._stages, self._crew)
+        so_far, self._so_far = self._so_far, None
+        if so_far is not None and turn.load is not None:
+            await asyncio.to_thread(self._share.remember, turn.load, self._own.of_load, so_far)
 
     async def _until_clear(self, turn: Turn) -> None:
         """Report when our share of the load is clear, while there is time for an earlier end of the hold."""

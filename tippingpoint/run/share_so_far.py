@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tippingpoint.analysis.search.rebuilt import aim_of
-from tippingpoint.analysis.search.searcher import Searcher
-from tippingpoint.analysis.search.stage_margins import judged, margin_names, stage_margins
+from tippingpoint.analysis.search.early_end import EarlyEnds, Tally
+from tippingpoint.analysis.search.probes import Margin
+from tippingpoint.analysis.search.stage_margins import judged, margin_names, stage_margins, tallies
 from tippingpoint.plan.find import Find
 from tippingpoint.plan.read import SearchPlan
 from tippingpoint.plan.share import threshold_part
@@ -39,7 +39,7 @@ class ShareSoFar:
     def __init__(self, plan: SearchPlan, find: Find) -> None:
         self._plan = plan
         self._names = margin_names(plan.thresholds)
-        self._searcher = Searcher(aim_of(find))
+        self._early = EarlyEnds(find.hold)
 
     def shows(self, load: float, of_load: float, so_far: HoldSoFar) -> str:
         """Return what is clear of a load, of which this unit has the share `of_load` (from 0 to 1).
@@ -50,15 +50,24 @@ class ShareSoFar:
         """
         if of_load <= 0:
             return ""
-        so_far.read()
-        margins = stage_margins(
-            judged(so_far.stage, plan=self._plan),
-            [threshold_part(threshold, of_load) for threshold in self._plan.thresholds],
-            seconds=so_far.parts,
-        )
+        margins, counted = self._shown(of_load, so_far)
         for margin in margins:
-            if self._searcher.is_clear(load, [margin], so_far.held_for) is False:
+            if self._early.clear(load, [margin], counted, so_far.held_for) is False:
                 return margin.name
         known = {margin.name for margin in margins}
         whole = known.issuperset(self._names)
-        return HOLDS if whole and self._searcher.is_clear(load, margins, so_far.held_for) else ""
+        return HOLDS if whole and self._early.clear(load, margins, counted, so_far.held_for) else ""
+
+    def remember(self, load: float, of_load: float, so_far: HoldSoFar) -> None:
+        """Take a hold that is over into account: early ends of later ones depend on it. May be called on any thread."""
+        if of_load > 0:
+            self._early.remember(load, *self._shown(of_load, so_far), so_far.held_for)
+
+    def _shown(self, of_load: float, so_far: HoldSoFar) -> tuple[list[Margin], list[Tally]]:
+        so_far.read()
+        stage = judged(so_far.stage, plan=self._plan)
+        shares = [threshold_part(threshold, of_load) for threshold in self._plan.thresholds]
+        return (
+            stage_margins(stage, shares, seconds=so_far.parts),
+            tallies(stage, shares, so_far.parts),
+        )

@@ -24,7 +24,10 @@ def share_with(*thresholds: str) -> ShareSoFar:
     )
     assert isinstance(plan, ClaimPlan)
     assert plan.find is not None
-    return ShareSoFar(plan, plan.find)
+    share = ShareSoFar(plan, plan.find)
+    # a load that held is over, so later ones may end early
+    share.remember(50, 0.5, held(30, 5))
+    return share
 
 
 def held(seconds: int, milliseconds: float, failed: int = 0, count: int = 100) -> HoldSoFar:
@@ -82,3 +85,23 @@ def test_what_was_said_is_taken_back_once() -> None:
     # and a share that turns to the contrary is not clear
     other = Stance()
     assert [other.news(shown) for shown in ("held", "extend p99", "extend p99")] == ["held", "", None]
+
+
+def test_no_share_holds_before_its_end_where_a_load_paused_before() -> None:
+    """The pause may come again."""
+    share, paused = share_with(P99), held(30, 5)
+    paused.add(tick_of(samples={"extend.ok": Histogram.of([300_000] * 60)}, t=16.0))
+    assert share.shows(100, 0.5, held(20, 5)) == "held"
+    # given a load that held although it paused
+    share.remember(80, 0.5, paused)
+    # then another load that shows no pause yet is not clear
+    assert share.shows(100, 0.5, held(20, 5)) == ""
+    # and a new participant in the run waits for the end of its first hold
+    plan = parse_plan(
+        "{name: search, workload: {renew_time: 5s}, find: {start: 1, limit: 9, hold: 30s}, thresholds: ["
+        + P99
+        + "]}"
+    )
+    assert isinstance(plan, ClaimPlan)
+    assert plan.find is not None
+    assert ShareSoFar(plan, plan.find).shows(100, 0.5, held(20, 5)) == ""

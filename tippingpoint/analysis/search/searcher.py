@@ -1,4 +1,4 @@
-"""Searches for the load at which a target tips: chooses each next load, says when a hold is clear, and when to end.
+"""Searches for the load at which a target tips: chooses each next load, and says when to end.
 
 A search has no state of its own beside its aim and the probes it was told. So a run that was interrupted, a report and
 another unit's leader come to the same loads and the same answer from the same probes.
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import ceil, exp, floor, inf, isfinite, log
+from math import ceil, exp, floor, inf, log
 
 import numpy as np
 
 from tippingpoint.analysis.search.answer import Answer, CurvePoint, Ended, Shape
 from tippingpoint.analysis.search.beliefs import SOFTNESS, Beliefs, Evidence
 from tippingpoint.analysis.search.normal import FloatArray
-from tippingpoint.analysis.search.probes import Margin, Probe
+from tippingpoint.analysis.search.probes import Probe
 
 LEVEL = 0.95
 _UNDER, _NAMED, _OVER = 0.0125, 0.4, 0.0375
@@ -25,12 +25,6 @@ They are not 0.025, a half and 0.025, as beliefs reach too far up: that a target
 do. With those, nine in ten of the limits that were missed lay below where limits are soft or drift, and the named ones
 were 1 to 3 % too high where they are badly known (simulated targets of seeds 2062 to 2066).
 """
-LEAST_OF_HOLD = 0.4
-"""The least share of a hold after which it may end early: what a ramp leaves behind is over by then."""
-CLEAR = 3.3
-"""A hold ends early when a margin is this many standard errors from 0: 1 in 2,000 looks is wrong by chance."""
-_CLEAR_BROKEN, _CLEAR_HELD = 0.4, -0.7
-"""And beyond these margins: a latency may still grow in the rest of a hold, so holding takes half of the limit."""
 _MOST = 60
 """No search has more probes."""
 _BELOW_ABORTED = 0.9
@@ -139,20 +133,6 @@ class Searcher:
             return None
         load = self._next_load()
         return Ask(load, self._should_be_fresh(load), self._aim.hold)
-
-    def is_clear(self, load: float, margins: Sequence[Margin], held_for: float) -> bool | None:
-        """Return what a hold shows before it is over: True if it holds, False if it breaks, None if it has to go on.
-
-        `margins` are those of the hold so far, `held_for` its seconds. Each look is wrong with a chance of 1 in 2,000
-        as far as sampling goes; loads that break late in a hold are why holding takes twice the room.
-        """
-        if not margins or held_for < LEAST_OF_HOLD * self._aim.hold:
-            return None
-        if any(isfinite(m.error) and m.value > max(_CLEAR_BROKEN, CLEAR * m.error) for m in margins):
-            return False
-        if all(isfinite(m.error) and m.value < min(_CLEAR_HELD, -CLEAR * m.error) for m in margins):
-            return True
-        return None
 
     @property
     def answer(self) -> Answer:

@@ -14,6 +14,7 @@ import numpy as np
 
 from tippingpoint.analysis.confidence import percentile_interval
 from tippingpoint.analysis.latency import costs
+from tippingpoint.analysis.search.early_end import Tally
 from tippingpoint.analysis.search.probes import Margin
 from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.claim import ClaimPlan
@@ -151,6 +152,46 @@ def stage_margins(
             if margin is not None:
                 found.append(Margin(name, *margin))
     return found
+
+
+def tallies(stage: StageResult, thresholds: Sequence[Threshold], seconds: Sequence[Second]) -> list[Tally]:
+    """Return how many calls were beyond each limit in each of the `seconds` of a hold, for limits that count calls.
+
+    Operations that bring a load up have none: what they showed is known when the hold begins.
+    """
+    found: list[Tally] = []
+    for threshold in thresholds:
+        operation = threshold.operation
+        if not operation or 2 * sum(_attempts_in(second, operation) for second in seconds) < stage.attempts(
+            operation
+        ):
+            continue
+        for limit in LIMITS:
+            allowed = getattr(threshold, limit)
+            if allowed is None or limit == "throughput":
+                continue
+            name = margin_name(operation, limit, allowed)
+            if limit in RATES:
+                counts = [
+                    sum(_count(second, operation, outcome) for outcome in RATES[limit]) for second in seconds
+                ]
+                tries = [_attempts_in(second, operation) for second in seconds]
+                found.append(Tally(name, float(allowed), tuple(tries), tuple(counts), tuple(counts)))
+                continue
+            share = 1 - PERCENTILES[limit] / 100
+            at, half = (int(slot) for slot in slots_of([allowed * 1e6, allowed * 1e6 / 2]))
+            waits = [_costs_in(stage, second, operation) for second in seconds]
+            found.append(
+                Tally(
+                    name,
+                    share,
+                    tuple(each.total for each in waits),
+                    tuple(int(each.counts[at + 1 :].sum()) for each in waits),
+                    tuple(int(each.counts[half + 1 :].sum()) for each in waits),
+                    largest=limit == "max",
+                )
+            )
+    return [tally for tally in found if sum(tally.tries)]
 
 
 def _of_figure(stage: StageResult, threshold: Threshold) -> tuple[float, float] | None:

@@ -67,7 +67,7 @@ def test_the_interval_of_most_searches_holds_the_limit_and_is_as_narrow_as_asked
     # given targets whose limits are drawn
     results = list[Result]()
     for number in range(12):
-        draw = random.Random(f"unit {number}")
+        draw = random.Random(f"one {number}")
         limit = exp(draw.uniform(log(150), log(60_000)))
         # when each is searched
         results.append(search(Target(kind, limit, draw), AIM))
@@ -317,32 +317,12 @@ def test_a_target_that_stays_hurt_is_searched_from_nothing() -> None:
     assert any(probe.fresh for probe in probes)
 
 
-class TestHolds:
-    searcher = Searcher(AIM)
-
-    def test_a_hold_that_has_just_begun_is_never_clear(self) -> None:
-        assert self.searcher.is_clear(100, [Margin("extend p99", 3.0, 0.01)], 3.0) is None
-
-    def test_a_margin_far_above_breaks(self) -> None:
-        assert self.searcher.is_clear(100, [Margin("extend p99", 1.0, 0.1)], 15.0) is False
-
-    def test_margins_far_below_hold(self) -> None:
-        assert self.searcher.is_clear(100, [Margin("extend p99", -1.0, 0.1)], 15.0) is True
-
-    def test_a_margin_that_is_not_known_well_goes_on(self) -> None:
-        assert self.searcher.is_clear(100, [Margin("extend p99", 0.8, 0.5)], 15.0) is None
-
-    def test_one_of_several_margins_that_is_unsure_goes_on(self) -> None:
-        margins = [Margin("extend p99", -1.5, 0.1), Margin("extend error_rate", -0.5, 0.1)]
-        assert self.searcher.is_clear(100, margins, 15.0) is None
-
-
 def test_the_curve_falls_with_the_load_within_its_band() -> None:
     draw = random.Random("curve")
     searcher, now = Searcher(AIM), 0.0
     target = Target(Kind(softness=0.15), 2000.0, draw)
     while (ask := searcher.ask(now)) is not None:
-        probe = target.probe(ask.load, fresh=ask.fresh, at=now, hold=30.0, looks=searcher.is_clear)
+        probe = target.probe(ask.load, fresh=ask.fresh, at=now, hold=30.0)
         searcher.tell(probe)
         now += probe.seconds
     curve = searcher.answer.curve

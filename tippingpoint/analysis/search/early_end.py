@@ -1,0 +1,214 @@
+"""Says when a hold is clear before it is over: when the rest of it can hardly change what it shows.
+
+What a latency or a rate shows is a count: a p99 is met when at most one call in a hundred takes longer. So the
+question is how many more such calls the rest of the hold may have. Their number has a negative binomial distribution,
+because the rate is known from a part of the hold only (Jeffreys' prior). So a hold with few calls is never clear, and
+it does not matter how the latencies are distributed.
+
+Slow calls may come in bursts, because the target pauses. Then bursts are counted instead of calls, and the largest
+burst that was seen at this load, or at a smaller one, may come at any moment. Two things are assumed. A pause that was
+not seen in `_ON_END` or `_IN_ALL` seconds of loads that held does not come in the rest of a hold. What a rate of zero
+forbids does not come if it was not seen at this load or a smaller one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import floor, isfinite, sqrt
+
+import numpy as np
+
+from tippingpoint.analysis.search.normal import FloatArray, below
+from tippingpoint.analysis.search.probes import Margin
+
+LEAST_OF_HOLD = 0.4
+"""The least share of a hold after which it may end early: what a ramp leaves behind is over by then."""
+CHANCE = 1 / 2000
+"""A hold ends early when the rest of it changes what it shows with less than this chance, at one look."""
+_ERRORS = 3.3
+"""The same in standard errors, for figures and throughputs: they are no counts of bad calls."""
+_CLEAR_BROKEN, _CLEAR_HELD = 0.4, -0.7
+"""And beyond these margins: a latency may still grow in the rest of a hold, so holding takes half of the limit."""
+_ON_END, _IN_ALL = 30.0, 60.0
+"""Loads that held have to be watched for so many seconds, in one hold or in all, before any hold ends early as held."""
+_BURST = 3.0
+"""A second belongs to a burst if its share of slow calls is so many times what is allowed,"""
+_FEWEST_IN_BURST = 3
+"""and if there are so many of them."""
+_APART = 10.0
+"""A burst is a pause if its calls were slow so many times as often as those of the rest of its hold."""
+_MOST_TERMS = 200_000
+"""With more terms than this, the normal distribution is as good."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many calls of a hold were beyond one limit, in equal parts of the hold."""
+
+    name: str
+    """The name of its margin."""
+    allowed: float
+    """The share of calls that may be beyond the limit."""
+    tries: tuple[int, ...]
+    beyond: tuple[int, ...]
+    """How many were beyond the limit."""
+    near: tuple[int, ...]
+    """How many were beyond half of it."""
+    largest: bool = False
+    """Whether the limit is that of the largest of all calls, which is not known before the last one."""
+
+
+@dataclass(frozen=True)
+class _Burst:
+    load: float
+    seconds: float
+    """How many bad calls it had, in seconds of calls."""
+    pause: bool
+    """Whether it was over, and stood out from the rest of its hold: such a burst may come at any load."""
+
+
+class EarlyEnds:
+    """The early ends of one search's holds. It knows what the holds so far showed, and begins anew with each run."""
+
+    def __init__(self, hold: float) -> None:
+        """`hold` is the longest that a load is held, in seconds."""
+        self._hold = hold
+        self._longest = self._watched = 0.0
+        self._bursts: dict[str, list[_Burst]] = {}
+
+    def remember(
+        self, load: float, margins: Sequence[Margin], tallies: Sequence[Tally], held_for: float
+    ) -> None:
+        """Take a hold that is over into account, with what it showed as a whole."""
+        if margins and all(margin.value <= 0 for margin in margins):
+            self._longest = max(self._longest, held_for)
+            self._watched += held_for
+        for tally in tallies:
+            burst = _burst(tally, load, held_for)
+            if burst is not None:
+                self._bursts.setdefault(tally.name, []).append(burst)
+
+    def clear(
+        self,
+        load: float,
+        margins: Sequence[Margin],
+        tallies: Sequence[Tally],
+        held_for: float,
+        hold: float | None = None,
+    ) -> bool | None:
+        """Return what a hold shows before it is over: True if it holds, False if it breaks, None if it has to go on.
+
+        `margins` and `tallies` are those of the hold so far, `held_for` its seconds. `hold` is how long it is to last,
+        if that is not as long as all.
+        """
+        hold = self._hold if hold is None else hold
+        if not margins or held_for < LEAST_OF_HOLD * hold:
+            return None
+        seen = min(1.0, held_for / hold)
+        counted = {tally.name: tally for tally in tallies}
+        if any(self._breaks(load, margin, counted, held_for, seen) for margin in margins):
+            return False
+        if max(self._longest, held_for) < _ON_END and self._watched + held_for < _IN_ALL:
+            return None
+        if all(self._holds(load, margin, counted, held_for, seen) for margin in margins):
+            return True
+        return None
+
+    def _breaks(
+        self, load: float, margin: Margin, counted: Mapping[str, Tally], held_for: float, seen: float
+    ) -> bool:
+        tally = counted.get(margin.name)
+        if margin.value <= _CLEAR_BROKEN or not isfinite(margin.error):
+            return False
+        if tally is None:
+            return margin.value > _ERRORS * margin.error
+        more, together = self._room(load, tally, held_for, seen)
+        # The rest of the hold may have more calls than its share of time.
+        more += tally.allowed * _ERRORS * sqrt(sum(tally.tries) * (1 - seen) / seen) + bool(tally.allowed)
+        return more < 0 or _at_most(more / together, sum(tally.beyond) / together, seen) < CHANCE
+
+    def _holds(
+        self, load: float, margin: Margin, counted: Mapping[str, Tally], held_for: float, seen: float
+    ) -> bool:
+        tally = counted.get(margin.name)
+        if margin.value >= _CLEAR_HELD or not isfinite(margin.error):
+            return False
+        if tally is None:
+            return margin.value < -_ERRORS * margin.error
+        if tally.largest:
+            return False
+        if not tally.allowed:
+            seen_before = any(burst.load <= load for burst in self._bursts.get(margin.name, ()))
+            return not sum(tally.beyond) and not seen_before and margin.value < -_ERRORS * margin.error
+        more, together = self._room(load, tally, held_for, seen)
+        return more >= 0 and 1 - _at_most(more / together, sum(tally.beyond) / together, seen) < CHANCE
+
+    def _room(self, load: float, tally: Tally, held_for: float, seen: float) -> tuple[float, float]:
+        """Return how many more calls may be beyond the limit until the end of the hold, and how many come together."""
+        tries, beyond = sum(tally.tries), sum(tally.beyond)
+        a_second = tries / max(held_for, 1e-9)
+        together = _together(tally)
+        for burst in self._bursts.get(tally.name, ()):
+            if burst.pause or burst.load <= load:
+                together = max(together, burst.seconds * a_second)
+        own = _burst(tally, load, held_for)
+        if own is not None:
+            together = max(together, own.seconds * a_second)
+        return tally.allowed * tries / seen - beyond, together
+
+
+def _together(tally: Tally) -> float:
+    """Return how many bad calls come together: by how much their counts in seconds vary more than by chance."""
+    tried = [(bad, tries) for bad, tries in zip(tally.beyond, tally.tries, strict=True) if tries]
+    bad, tries = sum(tally.beyond), sum(tally.tries)
+    if len(tried) < 2 or not 0 < bad < tries:
+        return 1.0
+    share = bad / tries
+    between = sum((each - share * of) ** 2 for each, of in tried) * len(tried) / (len(tried) - 1)
+    return max(1.0, between / (tries * share * (1 - share)))
+
+
+def _burst(tally: Tally, load: float, held_for: float) -> _Burst | None:
+    """Return the largest burst of slow calls in a hold: seconds with many of them, one after the other."""
+    tries = sum(tally.tries)
+    if not tries or not sum(tally.near):
+        return None
+    a_second = tries / max(held_for, 1e-9)
+    if not tally.allowed:
+        return _Burst(load, sum(tally.near) / a_second, pause=False)
+    bursts: list[list[int]] = [[]]
+    for place, (slow, of) in enumerate(zip(tally.near, tally.tries, strict=True)):
+        if slow >= _FEWEST_IN_BURST and slow > _BURST * tally.allowed * of:
+            bursts[-1].append(place)
+        elif bursts[-1]:
+            bursts.append([])
+    inside = {place for burst in bursts for place in burst}
+    if not inside:
+        return None
+    largest = max(bursts, key=lambda burst: sum(tally.near[place] for place in burst))
+    slow, of = (sum(column[place] for place in largest) for column in (tally.near, tally.tries))
+    rest = [place for place in range(len(tally.tries)) if place not in inside]
+    others, of_others = (sum(column[place] for place in rest) for column in (tally.near, tally.tries))
+    over = largest[-1] < len(tally.tries) - 1
+    return _Burst(load, slow / a_second, over and _APART * others * of <= slow * of_others)
+
+
+def _at_most(count: float, known: float, seen: float) -> float:
+    """Return the chance that the rest of a hold has at most so many more events.
+
+    `known` is the number of events in the share `seen` of the hold.
+    """
+    if count < 0:
+        return 0.0
+    if seen >= 1:
+        return 1.0
+    last, shape = floor(count + 1e-9), known + 0.5
+    if last > _MOST_TERMS:
+        mean = shape * (1 - seen) / seen
+        return float(below(np.asarray((last + 0.5 - mean) / sqrt(mean / seen))))
+    steps: FloatArray = np.arange(1, last + 1, dtype=np.float64)
+    logs = shape * np.log(seen) + np.concatenate(
+        ([0.0], np.cumsum(np.log((steps - 1 + shape) / steps) + np.log1p(-seen)))
+    )
+    return min(1.0, float(np.exp(logs).sum()))
