@@ -41,6 +41,8 @@ class JudgedProbe:
     """Whether nothing of the load succeeded: the target may be gone."""
     unmeasured: str = ""
     """Which figure of Prometheus was not measured, and why, if `held` is None because of that."""
+    cut: bool = False
+    """Whether `held` is None because the probe was cut short, or nothing was measured."""
 
     def event(
         self,
@@ -76,6 +78,7 @@ class JudgedProbe:
             aborted=aborted,
             strained=self.strained,
             unmeasured=self.unmeasured[:_LONGEST],
+            cut=self.cut or bool(gone),
         )
 
 
@@ -106,8 +109,15 @@ def judge_probe(
     made = run.manifest.workload == "claim" or any(stage.attempts(operation) for operation in run.own_load)
     silent = made and not any(stage.count(operation) for operation in run.own_load)
     unmeasured = next((_why(each) for each in checks if each.limit == FIGURE and each.is_doubtful), "")
+    measured = any(check.observed is not None for check in checks)
     return JudgedProbe(
-        held, margins, tuple(broken), found.strained or "", silent, unmeasured if held is None else ""
+        held,
+        margins,
+        tuple(broken),
+        found.strained or "",
+        silent,
+        unmeasured if held is None else "",
+        cut=held is None and not unmeasured and (bool(found.cut_short) or not measured),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import floor, inf
 from typing import Literal
 
 from tippingpoint.analysis.cliff import fault_times
@@ -20,7 +20,7 @@ from tippingpoint.analysis.generator_health import (
 from tippingpoint.analysis.latency import costs
 from tippingpoint.analysis.rate_limit import waited_for_rate_limit
 from tippingpoint.analysis.recovery.comeback import comeback_of
-from tippingpoint.analysis.search.found import Found, told_low
+from tippingpoint.analysis.search.found import Found, told_high, told_low
 from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.kinds import facts_of
 from tippingpoint.rundir.gathered import UnitStatus
@@ -565,12 +565,19 @@ def _judge_answer(findings: Findings, found: Found) -> tuple[Outcome, str]:
     ended = next(iter(_ended_early(run)), "")
     early = f"; {ended}" if ended else ""
     if answer.limit is not None:
+        low, share = told_low(answer), answer.share
+        if low <= 0 or share is None:
+            most = f"the limit may be anywhere up to {show_amount(told_high(answer), unit)}"
+            return "withheld", f"Withheld: no load is known to hold: {most}{early}."
+        there = f"where at least {floor(100 * share)} % of holds meet the thresholds (95 %)"
+        return "met", f"Met: the limit is at least {show_amount(low, unit)}, {there}{early}."
+    if answer.ended == "limit":
+        held, of = found.at_largest
         return (
             "met",
-            f"Met: the thresholds hold up to {show_amount(told_low(answer), unit)} at least{early}.",
+            f"Met: the limit is above {show_amount(answer.low, unit)}, the largest load that the plan allows: "
+            f"it held in {held} of {of} probes.",
         )
-    if answer.ended == "limit":
-        return "met", f"Met: {show_amount(answer.low, unit)} hold, which is the search's limit."
     if answer.ended == "broken at start":
         return "missed", f"Missed: not even {show_amount(answer.high, unit)} held."
     held = f"; {show_amount(answer.low, unit)} held" if answer.low else ""

@@ -13,7 +13,7 @@ import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache
 from typing import Any, cast
 
@@ -21,6 +21,7 @@ from tippingpoint import __version__
 from tippingpoint.analysis.analyse import Analysis
 from tippingpoint.analysis.generator_health import show_stall, show_state, show_worker
 from tippingpoint.analysis.latency import costs
+from tippingpoint.analysis.search.stage_margins import margin_name
 from tippingpoint.analysis.tipping import Forecast, Tipping
 from tippingpoint.analysis.verdict import Check
 from tippingpoint.errors import UserError
@@ -60,7 +61,7 @@ from tippingpoint.rundir.tags import LOOP_LAG, OUTCOMES, SCHEDULE_LAG, tag
 from tippingpoint.rundir.takeovers import KIND as TAKEN_UP
 from tippingpoint.rundir.takeovers import takeovers
 from tippingpoint.util.numbers import show_us, show_value
-from tippingpoint.util.text import choose, show_amount
+from tippingpoint.util.text import choose, show_amount, show_count
 
 FORMAT = 1
 _CURVE_POINTS = 80
@@ -108,7 +109,7 @@ def build_document(analysis: Analysis) -> dict[str, Any]:
         },
         "cautions": build_cautions(analysis),
         "damage": [asdict(damage) for damage in run.damage],
-        "thresholds": _thresholds(_binding(analysis), run.manifest.load_unit),
+        "thresholds": _thresholds(analysis),
         "tipping": tipping_entry(analysis.tipping),
         "causes": build_causes(analysis.causes),
         **build_profiles(analysis.profiled),
@@ -244,29 +245,32 @@ def _utc(moment: float | None) -> str | None:
     return None if moment is None else time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(moment))
 
 
-def _binding(analysis: Analysis) -> list[Check]:
-    """Return the checks that count. Those beyond a search's answer do not: they only show where loads break."""
-    checks = analysis.verdict.checks
-    held = [event.get("held") for event in analysis.run.events if event["event"] == "found"]
-    last = analysis.found.held if analysis.found is not None else held[-1] if held else None
-    return [check for check in checks if last is None or check.size is None or check.size <= last]
-
-
 def _check(check: Check) -> dict[str, Any]:
     """Return a check; only a figure's has a unit."""
     fields = asdict(check)
     return fields if check.limit == figures.FIGURE else {k: v for k, v in fields.items() if k != "unit"}
 
 
-def _thresholds(checks: Iterable[Check], load_unit: str) -> list[dict[str, Any]]:
-    """Return one entry per limit of the plan: its worst stage, the number of stages that missed it, a sentence."""
+def _thresholds(analysis: Analysis) -> list[dict[str, Any]]:
+    """Return one entry per limit of the plan: its worst stage, the number of stages that missed it, a sentence.
+
+    The worst stage of a search is one of those up to its answer: larger loads only show where the target breaks. In
+    how many of all probes a limit broke, or was not judged, stands beside it.
+    """
+    load_unit = analysis.run.manifest.load_unit
     groups: dict[tuple[str, str, float], list[Check]] = defaultdict(list)
-    for check in checks:
+    for check in analysis.verdict.checks:
         groups[check.operation, check.limit, check.allowed].append(check)
     entries: list[dict[str, Any]] = []
     for (operation, limit, allowed), group in groups.items():
-        worst = _worst(group)
-        missed = sum(check.met is False for check in group)
+        counting = _counting(analysis, group)
+        worst = (
+            _worst(counting)
+            if counting
+            else replace(group[0], observed=None, stage=None, size=None, met=None)
+        )
+        missed = sum(check.met is False for check in counting)
+        probes = _probes(analysis, group[0])
         entries.append(
             {
                 "operation": operation,
@@ -276,15 +280,38 @@ def _thresholds(checks: Iterable[Check], load_unit: str) -> list[dict[str, Any]]
                 "stage": worst.stage,
                 "size": worst.size,
                 "met": worst.met,
-                "why": worst.why,
-                "stages": len(group),
+                "why": worst.why if counting else "no load up to the search's answer was judged",
+                "stages": len(counting),
                 "stages_missed": missed,
-                "stages_unjudged": sum(check.met is None for check in group),
-                "sentence": _threshold_sentence(worst, missed, len(group), load_unit),
+                "stages_unjudged": sum(check.met is None for check in counting),
+                "sentence": _threshold_sentence(worst, missed, len(counting), load_unit, probes),
             }
             | ({"unit": worst.unit} if limit == figures.FIGURE else {})
+            | ({"probes": probes} if probes else {})
         )
     return entries
+
+
+def _counting(analysis: Analysis, group: Sequence[Check]) -> list[Check]:
+    """Return the checks that count: of a search, those up to its answer. What one probe did not judge, others did."""
+    held = [event.get("held") for event in analysis.run.events if event["event"] == "found"]
+    last = analysis.found.held if analysis.found is not None else held[-1] if held else None
+    counting = [check for check in group if last is None or check.size is None or check.size <= last]
+    if analysis.found is not None and any(check.met is True for check in counting):
+        return [check for check in counting if check.met is not None]
+    return counting
+
+
+def _probes(analysis: Analysis, check: Check) -> str:
+    """Say in how many probes of a search a limit broke: broke in 6 of 11 probes, not judged in 2. Empty without one."""
+    if analysis.found is None:
+        return ""
+    name = check.operation
+    if check.limit != figures.FIGURE:
+        name = margin_name(check.operation, check.limit, check.allowed)
+    broke, unjudged = analysis.found.outcomes(name)
+    words = f"broke in {broke} of {show_count(len(analysis.found.probes), 'probe')}"
+    return f"{words}, not judged in {unjudged}" if unjudged else words
 
 
 def _worst(group: Sequence[Check]) -> Check:
@@ -301,21 +328,26 @@ def _worst(group: Sequence[Check]) -> Check:
     return max(deciding, key=lambda c: -math.inf if c.observed is None else sign * c.observed)
 
 
-def _threshold_sentence(worst: Check, missed: int, stages: int, load_unit: str) -> str:
+def _threshold_sentence(worst: Check, missed: int, stages: int, load_unit: str, probes: str) -> str:
     name = worst.operation
     if worst.limit != figures.FIGURE:
         name = f"{name} {figures.limit_name(worst.limit)}"
     bound = "at least" if worst.limit == "throughput" else "at most"
     allowed = f"{bound} {figures.measured(worst.allowed, worst.limit, worst.unit)} is allowed"
+    also = f"; it {probes}" if probes else ""
+    if worst.observed is None and not stages:
+        return f"{name} was not judged up to the search's answer; {allowed}{also}"
     if worst.observed is None:
-        return f"{name} was not measured; {allowed}{f' ({worst.why})' if worst.why else ''}"
+        return f"{name} was not measured; {allowed}{f' ({worst.why})' if worst.why else ''}{also}"
     sentence = f"{name} was {figures.measured(worst.observed, worst.limit, worst.unit)}"
     if worst.stage is not None:
         sentence += f" in stage {worst.stage} ({show_amount(worst.size or 0, load_unit)})"
     sentence += f"; {allowed}"
     if worst.met is None:
-        return f"{sentence}, but this says nothing of the target{f': {worst.why}' if worst.why else ''}"
-    return f"{sentence}; missed in {missed} of {stages} stages" if missed else sentence
+        return f"{sentence}, but this says nothing of the target{f': {worst.why}' if worst.why else ''}{also}"
+    return (
+        f"{sentence}; missed in {missed} of {stages} stages" if missed and not also else f"{sentence}{also}"
+    )
 
 
 def tipping_entry(tipping: Tipping) -> dict[str, Any]:

@@ -145,7 +145,7 @@ def test_a_search_without_its_figures_ends_and_does_not_blame_the_generator() ->
             Probe(ask.load, None, (), ask.fresh, 10.0 * probes, 10.0, unmeasured="memory: no answer")
         )
         probes += 1
-    assert probes == 2
+    assert probes == 3
     assert searcher.answer.ended == "unmeasured"
     assert searcher.answer.withheld == "memory: no answer"
 
@@ -155,13 +155,13 @@ def test_a_generator_that_is_the_limit_is_named_although_a_figure_was_missed_onc
     searcher = Searcher(Aim(start=1000, limit=64000, resolution=0.2, hold=10, within=None, whole=True))
     searcher.tell(Probe(1000, None, (), True, 0.0, 10.0, unmeasured="memory: no answer"))
     searcher.tell(Probe(1000, True, (), False, 10.0, 10.0))
-    # when the generator cannot bring a larger load, twice
-    for begun in (20.0, 30.0):
+    # when the generator cannot bring a larger load, thrice
+    for begun in (20.0, 30.0, 40.0):
         searcher.tell(Probe(2000, None, (), False, begun, 10.0))
     # then it is what ends the search
-    assert searcher.ask(40.0) is None
+    assert searcher.ask(50.0) is None
     assert searcher.answer.ended == "generator"
-    assert searcher.answer.withheld == "the generator itself was the limit"
+    assert searcher.answer.withheld == "the generator itself was the limit in all 3 probes of larger loads"
 
 
 def test_the_answer_names_the_figure_that_binds_with_its_limit() -> None:

@@ -516,7 +516,9 @@ def test_a_search_is_gathered_from_its_one_unit(tmp_path: Path) -> None:
     part = write_part(tmp_path, 0, stages, events=events)
     run = gathered(tmp_path, {"load-claimer/0": make_digest(part)}, 1, plan=plan, started=None, turns=[])
     assert [(stage.size, stage.kind) for stage in run.stages] == [(1000, "find"), (1000, "find")]
-    assert analyse(run).verdict.sentence == "Met: 1,000 leases hold, which is the search's limit."
+    assert analyse(run).verdict.sentence == (
+        "Met: the limit is above 1,000 leases, the largest load that the plan allows: it held in 2 of 2 probes."
+    )
     assert write_report(analyse(run), "html")
 
 

@@ -6,15 +6,24 @@ from dataclasses import dataclass
 from typing import Literal
 
 Ended = Literal[
-    "resolution", "within", "limit", "generator", "unmeasured", "broken at start", "no narrower", "going on"
+    "resolution",
+    "within",
+    "limit",
+    "generator",
+    "unmeasured",
+    "unjudged",
+    "broken at start",
+    "no narrower",
+    "going on",
 ]
 """Why a search ended.
 
 - resolution: the interval is as narrow as was asked for.
 - within: its time was over.
 - limit: the largest load that may be tried holds.
-- generator: the generator itself was the limit.
-- unmeasured: a figure of Prometheus was not known of loads that the search needs.
+- generator: the generator itself was the limit of loads above all that were judged.
+- unmeasured: a figure of Prometheus was not known of loads above all that were judged.
+- unjudged: too many probes in a row said nothing, for any reason.
 - broken at start: not even the smallest load held.
 - no narrower: the interval cannot be as narrow as was asked for with as many probes as a search may have.
 - going on: it has not ended, or was ended from outside.
@@ -54,5 +63,8 @@ class Answer:
     """The evidence that the target changed while the search went on, in a few words; empty if there is none."""
     stays_hurt: str
     """The evidence that the target stays hurt after a load that broke, in a few words; empty if there is none."""
+    share: float | None
+    """The share of holds at the lower bound that meet all thresholds, at least, with a chance of 95 %; None without a
+    limit."""
     curve: tuple[CurvePoint, ...]
     """The chance to hold over the load, ascending; empty without a limit."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor, inf, isfinite, log10
 from typing import get_args
 
 from tippingpoint.analysis.search.answer import Answer, Ended
-from tippingpoint.analysis.search.probes import Probe
+from tippingpoint.analysis.search.probes import Probe, generator_words
 from tippingpoint.analysis.search.rebuilt import aim_of, probe_of, searcher_of
 from tippingpoint.analysis.search.searcher import answer_for
 from tippingpoint.analysis.search.stage_margins import PERCENTILES, margin_names
@@ -57,6 +58,25 @@ class Found:
         """The load that breaks: the upper bound of the limit's interval; None if none broke."""
         return self.answer.high if isfinite(self.answer.high) else None
 
+    @property
+    def at_largest(self) -> tuple[int, int]:
+        """In how many probes the largest load that was judged held, and how many there were."""
+        judged = [probe for probe in self.probes if probe.held is not None]
+        top = max((probe.size for probe in judged), default=0.0)
+        there = [probe.held for probe in judged if probe.size == top]
+        return there.count(True), len(there)
+
+    def outcomes(self, name: str) -> tuple[int, int]:
+        """Return how many probes broke the limit of the margin with that name, and in how many it was not judged."""
+        broke = unjudged = 0
+        for probe in self.probes:
+            value = next((value for margin, value, _ in probe.margins if margin == name), None)
+            if probe.held is False and (name in probe.broken or (value is not None and value > 0)):
+                broke += 1
+            elif probe.held is None or value is None:
+                unjudged += 1
+        return broke, unjudged
+
 
 def found_of(run: RunData, plan: Plan | None) -> Found | None:
     """Return what a run's search found; None for a run without any probe of a search."""
@@ -65,7 +85,9 @@ def found_of(run: RunData, plan: Plan | None) -> Found | None:
         return None
     answer = searcher_of(plan, plan.find, run.events).answer
     if answer.ended == "going on":  # today's model would ask for another load than the one of that day did
-        answer = replace(answer, ended=_ended_by(run) or answer.ended)
+        ended = _ended_by(run) or answer.ended
+        # Which loads could not be judged, and why, is what the probes say, not what was made of it that day.
+        answer = replace(answer, ended="unjudged" if ended in ("generator", "unmeasured") else ended)
     seconds = max(probe.began + probe.seconds for probe in probes)
     tried = [probe_of(probe) for probe in probes]
     return Found(
@@ -75,7 +97,7 @@ def found_of(run: RunData, plan: Plan | None) -> Found | None:
         sentence=" ".join(
             [
                 _answered(answer, run.manifest.load_unit, plan.thresholds),
-                _effort(answer, len(probes), seconds),
+                _effort(answer, probes, seconds),
                 *_doubts(answer),
                 *_lost(run),
             ]
@@ -98,6 +120,8 @@ def limit_words(answer: Answer, unit: str) -> str:
         low, high = floor(low), ceil(high) if isfinite(high) else high
     if not isfinite(high):
         return f"{limit} (95 %: at least {show_size(low)})"
+    if low <= 0:
+        return f"{limit} (95 %: at most {show_size(high)})"
     first, last = show_size(low), show_size(high)
     return f"about {limit}" if first == last else f"{limit} (95 %: {first} to {last})"
 
@@ -132,7 +156,7 @@ def _answered(answer: Answer, unit: str, thresholds: list[Threshold]) -> str:
         shape = {"cliff": ", at a cliff", "smooth": "", "": ""}[answer.shape]
         return f"Tips at {limit_words(answer, unit)}{shape}" + (f": {binds} is what binds." if binds else ".")
     if answer.ended == "limit":
-        return f"Holds {show_amount(answer.low, unit)}, the largest load that the plan allows."
+        return f"Does not tip up to {show_amount(answer.low, unit)}, the largest load that the plan allows."
     if answer.ended == "broken at start":
         binds = _binding_words(answer.binds, thresholds)
         why = f": {binds} is what binds" if binds else ""
@@ -142,18 +166,28 @@ def _answered(answer: Answer, unit: str, thresholds: list[Threshold]) -> str:
     return f"No limit is known, as {answer.withheld or 'the search has no answer'}{known}."
 
 
-def _effort(answer: Answer, probes: int, seconds: float) -> str:
-    by = f"in {_time(seconds)} by {show_count(probes, 'probe')}"
+def _effort(answer: Answer, probes: Sequence[ProbeEvent], seconds: float) -> str:
+    by = f"in {_time(seconds)} by {show_count(len(probes), 'probe')}"
+    mute = sum(probe.held is None for probe in probes)
     early = {
         "within": "; its time was over before the interval was as narrow as asked",
-        "generator": "; the generator itself was the limit of larger loads",
+        "generator": f"; {_beyond(probes)}",
         "unmeasured": "; a figure was not measured at larger loads",
+        "unjudged": f"; {mute} of them could not be judged",
         "no narrower": "; the interval would have taken too many more probes to be as narrow as asked",
         "going on": "; the search had not ended",
     }.get(answer.ended, "")
-    return (
-        f"{'Found' if answer.limit is not None else 'Tried'} {by}{early if answer.limit is not None else ''}."
-    )
+    if answer.limit is not None:
+        return f"Found {by}{early}."
+    return f"Tried {by}{early if answer.ended == 'unjudged' else ''}."
+
+
+def _beyond(probes: Sequence[ProbeEvent]) -> str:
+    """Say in how many probes of loads above all that were judged the generator was the limit."""
+    judged = max((probe.size for probe in probes if probe.held is not None), default=0.0)
+    beyond = [probe for probe in probes if probe.held is None and probe.size > judged]
+    strained = sum(not probe.unmeasured and not probe.cut for probe in beyond)
+    return generator_words(strained, len(beyond), larger=True)
 
 
 def _doubts(answer: Answer) -> list[str]:

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+GENERATOR = "the generator itself was the limit"
+"""Why a probe says nothing, unless it has another reason."""
+
+
+def generator_words(strained: int, of: int, larger: bool) -> str:
+    """Say in how many probes of larger loads, or of all loads, the generator was the limit."""
+    how_many = f"all {of} probes" if strained == of > 1 else f"{strained} of {of} probes"
+    return f"{GENERATOR} in {how_many}{' of larger loads' if larger else ''}"
+
 
 @dataclass(frozen=True)
 class Margin:
@@ -35,3 +44,10 @@ class Probe:
     """Whether a threshold with `abort` ended it: no load near it or above it may be tried any more."""
     unmeasured: str = ""
     """Which figure of Prometheus was not measured, and why, if `held` is None because of that."""
+    unjudged: str = ""
+    """Why it says nothing, if neither the generator nor a figure of Prometheus is the reason."""
+
+    @property
+    def silence(self) -> str:
+        """Why it says nothing, in a few words; only where `held` is None."""
+        return self.unmeasured or self.unjudged or GENERATOR

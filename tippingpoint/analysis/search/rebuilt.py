@@ -40,7 +40,14 @@ def probe_of(event: ProbeEvent) -> Probe:
         seconds=event.seconds,
         aborted=event.aborted,
         unmeasured=event.unmeasured,
+        unjudged=_not_judged(event),
     )
+
+
+def _not_judged(event: ProbeEvent) -> str:
+    if not event.cut:
+        return ""
+    return ": ".join(["probes could not be judged", *event.broken[:1]])
 
 
 def steering(plan: SearchPlan, event: ProbeEvent) -> Probe:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from math import ceil, exp, floor, inf, log
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from tippingpoint.analysis.search.answer import Answer, CurvePoint, Ended, Shape
 from tippingpoint.analysis.search.beliefs import SOFTNESS, Beliefs, Evidence
 from tippingpoint.analysis.search.normal import FloatArray
-from tippingpoint.analysis.search.probes import Probe
+from tippingpoint.analysis.search.probes import GENERATOR, Probe, generator_words
 
 LEVEL = 0.95
 _UNDER, _NAMED, _OVER = 0.0125, 0.4, 0.0375
@@ -41,6 +42,11 @@ _OF_MIDDLE_HALF = 2.906
 """How many times as wide as its middle half the 95 % interval of a normal distribution is: 1.960 / 0.6745."""
 _FEWEST = 8
 """The fewest probes since both sides were seen that an interval is believed after: they show how sharp the limit is."""
+_MUTE = 3
+"""So many probes that say nothing, at loads above all that were judged, show that larger loads cannot be judged. Two of
+them happen to one search in ten where a fifth of all probes says nothing."""
+_MUTE_IN_A_ROW = 6
+"""After so many in a row that say nothing, a search ends, whatever their loads are."""
 _DEEPEST = 1000.0
 """Loads below a thousandth of the first are not tried."""
 _LEAP_MARGIN = -1.0
@@ -152,6 +158,7 @@ class Searcher:
             withheld="",
             drifts="",
             stays_hurt="",
+            share=None,
             curve=(),
         )
         if not known:
@@ -161,6 +168,7 @@ class Searcher:
             why = {
                 "generator": self._silent,
                 "unmeasured": self._silent,
+                "unjudged": f"the last {len(self._last_mute)} probes could not be judged ({self._silent})",
                 "within": "its time was over before any load broke",
             }.get(ended, "" if ended == "limit" else "no load has broken yet")
             return replace(nothing, low=max(held), withheld=why)
@@ -171,8 +179,9 @@ class Searcher:
         return replace(
             nothing,
             limit=limit,
-            low=low,
+            low=low if low >= self._smallest else 0.0,  # no smaller load may be tried
             high=high,
+            share=self._surely_held(max(low, self._smallest)),
             binds=self._binds(limit),
             shape=self._shape,
             drifts=self._drift_words,
@@ -194,7 +203,9 @@ class Searcher:
             if lowest <= self._smallest * 1.001 or self._largest < self._smallest:
                 return "broken at start"
         if self._is_strained:
-            return "unmeasured" if self._unmeasured else "generator"
+            return self._named_silence
+        if len(self._last_mute) >= _MUTE_IN_A_ROW:
+            return "unjudged"
         if aim.within is not None and elapsed >= aim.within:
             return "within"
         if self._is_out_of_reach or len(self._probes) >= _MOST:
@@ -246,14 +257,30 @@ class Searcher:
 
     @property
     def _is_strained(self) -> bool:
-        """Whether the generator cannot bring the load that the search needs next."""
-        cap = self._cap
-        return cap is not None and self._wanted() >= cap
+        """Whether no load as large as the search needs next can be judged.
+
+        Probes that say nothing at a load, or below one, that was judged are no sign of that: larger ones were brought.
+        """
+        beyond = self._beyond
+        return len(beyond) >= _MUTE and self._wanted() >= beyond[-_MUTE].load
 
     @property
     def _silent(self) -> str:
-        """Why loads say nothing, in a few words."""
-        return self._unmeasured or "the generator itself was the limit"
+        """Why loads say nothing, in a few words: the reason of most of the probes that ended the search."""
+        silent = self._beyond or self._last_mute or self._mute
+        whys = [probe.silence for probe in silent]
+        why = max(whys, key=whys.count, default="")
+        if why == GENERATOR:
+            return generator_words(whys.count(why), len(whys), bool(self._beyond and self._known))
+        return why
+
+    @property
+    def _named_silence(self) -> Ended:
+        whys = [probe.silence for probe in self._beyond]
+        why = max(whys, key=whys.count)
+        if why == GENERATOR:
+            return "generator"
+        return "unmeasured" if any(probe.unmeasured == why for probe in self._beyond) else "unjudged"
 
     @property
     def _mute(self) -> list[Probe]:
@@ -261,29 +288,23 @@ class Searcher:
         return sorted((probe for probe in self._probes if probe.held is None), key=lambda probe: probe.load)
 
     @property
-    def _unmeasured(self) -> str:
-        """Which figure was not measured at the loads that are the cap; empty if that is not why they say nothing."""
-        return next((probe.unmeasured for probe in self._mute[-2:] if probe.unmeasured), "")
+    def _beyond(self) -> list[Probe]:
+        """The probes that say nothing at loads above all that were judged, by their loads."""
+        judged = max((probe.load for probe in self._known), default=0.0)
+        return [probe for probe in self._mute if probe.load > judged]
 
     @property
-    def _cap(self) -> float | None:
-        """The smallest load at which the generator was the limit twice, or at and above which it was twice."""
-        mute = self._mute
-        return mute[-2].load if len(mute) >= 2 else None
+    def _last_mute(self) -> list[Probe]:
+        """The probes since the last one that was judged."""
+        return list(takewhile(lambda probe: probe.held is None, reversed(self._probes)))
 
     # -- what is next -----------------------------------------------------------------------------
 
     def _next_load(self) -> float:
-        wanted = self._wanted()
-        mute = self._mute
-        if len(mute) == 1 and wanted > mute[0].load and not self._told_since(mute[0]):
-            wanted = mute[0].load  # once more, before larger ones
+        wanted, beyond = self._wanted(), self._beyond
+        if beyond and wanted > beyond[0].load:
+            return beyond[0].load  # once more, before larger ones
         return wanted
-
-    def _told_since(self, mute: Probe) -> bool:
-        """Whether that load, or a larger one, has told something since it told nothing."""
-        later = self._probes[self._probes.index(mute) + 1 :]
-        return any(probe.held is not None and probe.load >= mute.load for probe in later)
 
     def _wanted(self) -> float:
         """Return the load of which a probe tells most; before any bracket, larger or smaller ones by steps."""
@@ -392,6 +413,13 @@ class Searcher:
         places = self._beliefs.limit(self._now, [float(share) for share in shares])
         return float(np.mean(np.asarray(places) > log(load)))
 
+    def _surely_held(self, load: float) -> float:
+        """Return which share of holds at a load meets the thresholds at least, with a chance of `LEVEL`."""
+        chances, weights = self._beliefs.chance(np.asarray([log(load)]), self._now)
+        order = np.argsort(chances[:, 0])
+        place = int(np.searchsorted(np.cumsum(weights[order]), 1 - LEVEL))
+        return float(chances[order, 0][min(place, len(order) - 1)])
+
     def _binds(self, limit: float) -> str:
         """Return the margin that is largest in the broken probes nearest to the limit."""
         broken = [probe for probe in self._known if not probe.held and probe.margins]
@@ -447,11 +475,13 @@ class Searcher:
 def answer_for(aim: Aim, probes: Sequence[Probe], names: Sequence[str]) -> Answer:
     """Return the answer of the same probes judged by the margins of these names alone.
 
-    A probe without any of these margins says nothing.
+    A probe without any of these margins says nothing, and that is not the generator's doing.
     """
     searcher = Searcher(replace(aim, within=None))
     for probe in probes:
         margins = tuple(margin for margin in probe.margins if margin.name in names)
-        held = None if probe.held is None or not margins else all(margin.value <= 0 for margin in margins)
+        if probe.held is not None and not margins:
+            probe = replace(probe, held=None, unjudged="not every probe measured it")
+        held = None if probe.held is None else all(margin.value <= 0 for margin in margins)
         searcher.tell(replace(probe, margins=margins, held=held))
     return searcher.answer

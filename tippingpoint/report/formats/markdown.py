@@ -112,7 +112,7 @@ def _thresholds(entries: Sequence[dict[str, Any]], unit: str) -> str:
             + figures.measured(entry["allowed"], entry["limit"], entry.get("unit", "")),
             figures.measured(entry["worst"], entry["limit"], entry.get("unit", "")),
             figures.number(entry["size"]),
-            _MARKS[entry["met"]],
+            ": ".join(filter(None, (_MARKS[entry["met"]], entry.get("probes")))),
         ]
         for entry in entries[:MOST_LINES]
     ]

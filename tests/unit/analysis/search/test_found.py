@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import floor
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,10 @@ def test_an_answer_is_one_sentence_with_its_interval_what_binds_and_its_cost(tmp
     assert "extend p99 over 100 ms is what binds." in sentence
     assert f"in 2 minutes by {len(NARROWED)} probes" in sentence
     assert analysis.verdict.outcome == "met"
-    assert analysis.verdict.sentence.startswith("Met: the thresholds hold up to 2")
+    assert analysis.verdict.sentence == (
+        f"Met: the limit is at least {told_low(answer):g} leases, "
+        f"where at least {floor(100 * (answer.share or 0))} % of holds meet the thresholds (95 %)."
+    )
     assert analysis.tipping.cliff is None
 
 
@@ -58,14 +62,19 @@ def test_a_search_that_tried_no_load_below_its_interval_is_not_called_one_withou
     page = write_report(analysis, "html")
     assert "no thresholds" not in page.partition('id="verdict"')[2][:200]
     assert "The plan sets none." not in page
-    assert "This run judged no load below the search's interval." in page
+    # and the table of thresholds says what the probes showed, although none of them is up to the answer
+    assert "broke in 3 of 6 probes" in page
 
 
 def test_a_search_whose_largest_load_held_says_so(tmp_path: Path) -> None:
     tried = [(500, True), (1000, True), (1000, True), (1000, True)]
     analysis = analyse(load_run(write_search(tmp_path / "run", tried, limit=1000)))
-    assert analysis.verdict.sentence == "Met: 1,000 leases hold, which is the search's limit."
-    assert analysis.tipping.sentence.startswith("Holds 1,000 leases, the largest load that the plan allows.")
+    assert analysis.verdict.sentence == (
+        "Met: the limit is above 1,000 leases, the largest load that the plan allows: it held in 3 of 3 probes."
+    )
+    assert analysis.tipping.sentence.startswith(
+        "Does not tip up to 1,000 leases, the largest load that the plan allows."
+    )
 
 
 def test_a_search_ended_by_what_it_said_then_whatever_would_be_asked_for_now(tmp_path: Path) -> None:
@@ -117,3 +126,60 @@ def test_the_document_has_the_answer_its_curve_and_every_probe(tmp_path: Path) -
     assert search["answer"]["limit"] == pytest.approx(3100, rel=0.05)
     assert search["answer"]["curve"][0]["chance"] > 0.9
     assert document["tipping"]["point"]["last_held"] <= search["answer"]["low"]
+
+
+def test_the_table_of_thresholds_counts_what_broke_and_what_was_not_judged_in_all_probes(
+    tmp_path: Path,
+) -> None:
+    # given a search with four probes that broke p99, all above its answer, and one small load that says nothing
+    tried = [(500, None), *NARROWED]
+    broke = sum(held is False for _, held in NARROWED)
+    run = write_search(tmp_path / "run", tried)
+    # then every format says so of that threshold, and of the other one that nothing broke it
+    words = f"broke in {broke} of {len(tried)} probes, not judged in 1"
+    none = f"broke in 0 of {len(tried)} probes, not judged in 1"
+    for form in ("md", "html", "json", "junit"):
+        report = write_report(analyse(load_run(run)), form)
+        assert words in report, form
+        assert none in report, form
+    # and the probe that says nothing does not make the rest unjudged
+    entries = json.loads(write_report(analyse(load_run(run)), "json"))["thresholds"]
+    assert [entry["met"] for entry in entries] == [True, True]
+
+
+def test_an_interval_down_to_nothing_is_withheld_in_every_format(tmp_path: Path) -> None:
+    # given a search that ended after few probes, all of them at loads that also broke
+    run = write_search(tmp_path / "run", [(500, True), (500, False), (1, False), (1, True)])
+    analysis = analyse(load_run(run))
+    assert analysis.found is not None
+    assert analysis.found.answer.limit is not None
+    assert analysis.found.answer.low == 0
+    # then no load is said to hold
+    verdict = analysis.verdict
+    assert (verdict.outcome, verdict.exit_code) == ("withheld", 4)
+    assert verdict.sentence.startswith("Withheld: no load is known to hold: the limit may be anywhere up to")
+    assert "(95 %: at most " in analysis.tipping.sentence
+    for form in ("md", "html", "json", "junit"):
+        report = write_report(analysis, form)
+        assert "no load is known to hold" in report, form
+        assert "95 %: 0 to" not in report, form
+    assert 'errors="1"' in write_report(analysis, "junit")
+
+
+def test_what_a_generator_was_said_to_be_the_limit_of_that_day_is_what_its_probes_say(tmp_path: Path) -> None:
+    # given a search that ended because two small loads said nothing, although larger ones were judged
+    run = write_search(tmp_path / "run", [(500, True), (2000, False), (1000, None), (1200, None)])
+    with (run / "events.jsonl").open("a") as events:
+        events.write('{"t": 41.0, "event": "found", "ended": "generator"}\n')
+    # then its report says that of those probes, and nothing of larger loads
+    sentence = analyse(load_run(run)).tipping.sentence
+    assert "larger loads" not in sentence
+    assert sentence.endswith("by 4 probes; 2 of them could not be judged.")
+
+
+def test_larger_loads_that_say_nothing_are_counted(tmp_path: Path) -> None:
+    run = write_search(tmp_path / "run", [(500, True), (1000, True), *[(2000, None)] * 3])
+    sentence = analyse(load_run(run)).tipping.sentence
+    assert sentence.startswith(
+        "No limit is known, as the generator itself was the limit in all 3 probes of larger loads: 1000 leases held."
+    )
