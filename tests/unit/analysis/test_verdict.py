@@ -661,7 +661,7 @@ def test_a_gap_before_a_storm_does_not_deny_what_was_measured_in_the_storm() -> 
         made_stage(2, 1000, {"claim.ok": [5.0] * 100, "extend.ok": [5.0] * 100}, kind="storm"),
     ]
     verdict = analyse(made_run(stages, plan=EXTEND_P99)).verdict
-    assert verdict.reasons == ["extend p99 was not measured at 1000 leases before the storm"]
+    assert verdict.reasons == ["extend p99 was not measured at 1,000 leases before the storm"]
 
 
 class TestRateLimits:
@@ -683,12 +683,12 @@ class TestRateLimits:
     def test_a_latency_that_is_mostly_such_waiting_is_said_with_the_setting(self) -> None:
         verdict = analyse(self.logins(2227, 67_500.0, 40.0)).verdict
         assert (
-            verdict.sentence == f"Missed: connect p99 was 67.5 s at 1000 leases (limit 5 s; {self.SETTING})."
+            verdict.sentence == f"Missed: connect p99 was 67.5 s at 1,000 leases (limit 5 s; {self.SETTING})."
         )
 
     def test_a_slow_answer_is_the_targets_own_whatever_was_refused_before(self) -> None:
         verdict = analyse(self.logins(2227, 67_500.0, 60_000.0)).verdict
-        assert verdict.sentence == "Missed: connect p99 was 67.5 s at 1000 leases (limit 5 s)."
+        assert verdict.sentence == "Missed: connect p99 was 67.5 s at 1,000 leases (limit 5 s)."
 
     def test_a_wait_that_no_refusal_explains_is_not_charged_to_the_setting(self) -> None:
         assert "agent-ratelimit-max" not in analyse(self.logins(0, 67_500.0, 40.0)).verdict.sentence

@@ -61,26 +61,24 @@ def test_a_search_whose_smallest_load_is_aborted_tries_no_other() -> None:
     assert searcher.answer.ended == "broken at start"
 
 
-@pytest.mark.parametrize(
-    "kind", [Kind(softness=0.05), Kind(softness=0.15), Kind(softness=0.05, shape="queue")]
-)
-def test_the_interval_of_most_searches_holds_the_limit_and_is_as_narrow_as_asked(kind: Kind) -> None:
-    # given targets whose limits are drawn
+def test_the_interval_of_most_searches_holds_the_limit_and_is_as_narrow_as_asked() -> None:
+    # given targets of three kinds whose limits are drawn
     results = list[Result]()
-    for number in range(12):
-        draw = random.Random(f"one {number}")
-        limit = exp(draw.uniform(log(150), log(60_000)))
-        # when each is searched
-        results.append(search(Target(kind, limit, draw), AIM))
+    for kind in (Kind(softness=0.05), Kind(softness=0.15), Kind(softness=0.05, shape="queue")):
+        for number in range(12):
+            draw = random.Random(f"unit {number}")
+            limit = exp(draw.uniform(log(150), log(60_000)))
+            # when each is searched
+            results.append(search(Target(kind, limit, draw), AIM))
     # then the intervals hold the limits, and say little more than that
-    assert sum(result.covers for result in results) >= 10
+    assert sum(result.covers for result in results) >= 30
     assert all(result.error is not None and result.error < 0.2 for result in results)
     for result in results:
         if result.ended == "resolution":
             assert result.found is not None
             # whole loads are told outwards
             assert result.high - result.low <= 0.2 * result.found + 2
-    assert sum(result.ended == "resolution" for result in results) >= 10
+    assert sum(result.ended == "resolution" for result in results) >= 30
 
 
 def test_a_sharp_limit_is_told_narrower_than_was_asked() -> None:
