@@ -34,10 +34,13 @@ _ON_END, _IN_ALL = 30.0, 60.0
 """Loads that held have to be watched for so many seconds, in one hold or in all, before any hold ends early as held."""
 _BURST = 3.0
 """A second belongs to a burst if its share of slow calls is so many times what is allowed,"""
-_FEWEST_IN_BURST = 3
+_FEWEST_IN_BURST = 2
 """and if there are so many of them."""
 _APART = 10.0
 """A burst is a pause if its calls were slow so many times as often as those of the rest of its hold."""
+_SHORT = 0.1
+"""A burst of no more than this share of its hold may be a pause, although it lasts to the end: a hold that it breaks
+ends in it."""
 _MOST_TERMS = 200_000
 """With more terms than this, the normal distribution is as good."""
 
@@ -65,7 +68,7 @@ class _Burst:
     seconds: float
     """How many bad calls it had, in seconds of calls."""
     pause: bool
-    """Whether it was over, and stood out from the rest of its hold: such a burst may come at any load."""
+    """Whether it was over, or short, and stood out from the rest of its hold: such a burst may come at any load."""
 
 
 class EarlyEnds:
@@ -190,8 +193,8 @@ def _burst(tally: Tally, load: float, held_for: float) -> _Burst | None:
     slow, of = (sum(column[place] for place in largest) for column in (tally.near, tally.tries))
     rest = [place for place in range(len(tally.tries)) if place not in inside]
     others, of_others = (sum(column[place] for place in rest) for column in (tally.near, tally.tries))
-    over = largest[-1] < len(tally.tries) - 1
-    return _Burst(load, slow / a_second, over and _APART * others * of <= slow * of_others)
+    passing = largest[-1] < len(tally.tries) - 1 or len(largest) <= max(1.0, _SHORT * len(tally.tries))
+    return _Burst(load, slow / a_second, passing and _APART * others * of <= slow * of_others)
 
 
 def _at_most(count: float, known: float, seen: float) -> float:

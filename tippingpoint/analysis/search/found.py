@@ -156,7 +156,7 @@ def _answered(answer: Answer, unit: str, thresholds: list[Threshold]) -> str:
         shape = {"cliff": ", at a cliff", "smooth": "", "": ""}[answer.shape]
         return f"Tips at {limit_words(answer, unit)}{shape}" + (f": {binds} is what binds." if binds else ".")
     if answer.ended == "limit":
-        return f"Does not tip up to {show_amount(answer.low, unit)}, the largest load that the plan allows."
+        return f"Holds {show_amount(answer.low, unit)}, the largest load that the plan allows."
     if answer.ended == "broken at start":
         binds = _binding_words(answer.binds, thresholds)
         why = f": {binds} is what binds" if binds else ""

@@ -72,9 +72,7 @@ def test_a_search_whose_largest_load_held_says_so(tmp_path: Path) -> None:
     assert analysis.verdict.sentence == (
         "Met: the limit is above 1,000 leases, the largest load that the plan allows: it held in 3 of 3 probes."
     )
-    assert analysis.tipping.sentence.startswith(
-        "Does not tip up to 1,000 leases, the largest load that the plan allows."
-    )
+    assert analysis.tipping.sentence.startswith("Holds 1,000 leases, the largest load that the plan allows.")
 
 
 def test_a_search_ended_by_what_it_said_then_whatever_would_be_asked_for_now(tmp_path: Path) -> None:
