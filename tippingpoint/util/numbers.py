@@ -65,11 +65,11 @@ def show_rate(per_second: float) -> str:
 
 
 def show_times(ratio: float) -> str:
-    """Return a ratio with two decimals near 1, else three significant digits: 0.079x, 1.25x, 14.3x, 1,260x."""
+    """Return a ratio with two decimals near 1, else two or three significant digits: 0.079x, 1.25x, 2x, 14.3x."""
     if 0 < ratio < _LEAST_TIMES:
         return f"less than {show_number(_LEAST_TIMES)}x"
     if 0.0995 <= ratio < 9.995:
-        return f"{ratio:.2f}x"
+        return f"{show_number(round(ratio, 2))}x"
     return f"{show_number(ratio, 2 if ratio < 1 else 3)}x"
 
 

@@ -493,7 +493,7 @@ def test_the_operations_of_a_spawn_run_are_compared_and_removals_with_removals_o
     comparison = compare([[run("a", 1.0, True)] * 3, [run("b", 2.0, True)] * 3])
     assert {row.operation for row in comparison.rows if not row.destroy} == {"add-unit", "status"}
     assert {row.operation for row in comparison.rows if row.destroy} == {"remove-unit"}
-    assert comparison.worse[0].startswith("a typical call up to 1,000 units: x1.4")
+    assert comparison.worse[0].startswith("a typical call up to 1,000 units: 1.4")
     assert all(line.startswith("add-unit p") for line in comparison.worse[1:])
     assert len(comparison.worse) == 1 + 4 + 4, "a typical call, over all loads, and at the only one"
     comparison = compare([run("a", 1.0, True), run("b", 1.0, False)])

@@ -76,7 +76,7 @@ def test_calls_that_take_longer_at_loads_that_both_hold_are_worse() -> None:
     assert against.judgement == "worse"
     assert against.change == pytest.approx(4, rel=0.4)
     assert (comparison.outcome, comparison.regressed) == ("worse", True)
-    assert comparison.worse[0].startswith("a typical call up to 20 leases: x")
+    assert comparison.worse[0].startswith("a typical call up to 20 leases: ")
     assert "a typical call of new up to 20 leases takes " in comparison.sentence
     # and the other way round it is better
     assert compare([after, before]).outcome == "better"

@@ -57,7 +57,7 @@ def test_the_sentence_says_in_what_the_leader_stands_out_most_first() -> None:
         leader=LED,
     )
     assert found["sentence"] == (
-        "The leader stands out: network out is 5.20x the followers' median and resident memory 3.10x; "
+        "The leader stands out: network out is 5.2x the followers' median and resident memory 3.1x; "
         "a led all the time."
     )
 
@@ -66,7 +66,7 @@ def test_all_that_stands_out_is_counted_though_three_are_named() -> None:
     made = [made_figure(f"made-{n}", T, flat(a=10.0 * (n + 2), b=10, c=10)) for n in range(5)]
     found = section_of(*made, leader=LED)
     assert found["sentence"] == (
-        "The leader stands out: made-4 is 6.00x the followers' median, made-3 5.00x and made-2 4.00x, "
+        "The leader stands out: made-4 is 6x the followers' median, made-3 5x and made-2 4x, "
         "and 2 more figures; a led all the time."
     )
 
@@ -78,7 +78,7 @@ def test_what_the_load_is_told_to_cost_comes_first_and_a_title_of_two_packs_says
         leader=LED,
     )
     assert found["sentence"].startswith(
-        "The leader stands out: CPU (lxd) is 4.00x the followers' median and CPU (host) 9.00x;"
+        "The leader stands out: CPU (lxd) is 4x the followers' median and CPU (host) 9x;"
     )
 
 
@@ -108,7 +108,7 @@ def test_without_a_leader_the_host_that_stands_out_is_named() -> None:
         made_figure("memory", T, flat(n1=1e8, n2=1.1e8, n3=4.2e8)),
         made_figure("cpu", T, flat(n1=1, n2=1, n3=2)),
     )
-    assert found["sentence"] == "n3 stands out: resident memory is 4.00x the others' median and CPU 2.00x."
+    assert found["sentence"] == "n3 stands out: resident memory is 4x the others' median and CPU 2x."
     assert found["figures"][0]["rows"][0]["highest"] == {"host": "n3", "typical": 4.2e8}
 
 
@@ -127,7 +127,7 @@ def test_of_a_target_with_one_host_what_grew_with_the_load_is_told() -> None:
         made_figure("cpu", T, flat(controller=0.5)),
     )
     assert found["sentence"] == (
-        "Largest growth between 100 and 400 leases: resident memory 3.10x (400 MB to 1.24 GB)."
+        "Largest growth between 100 and 400 leases: resident memory 3.1x (400 MB to 1.24 GB)."
     )
 
 
@@ -145,7 +145,7 @@ def test_a_part_is_named_with_its_figure() -> None:
         made_figure("memory", T, {k: np.full(len(T), v) for k, v in values.items()}), leader=LED
     )
     assert found["sentence"].startswith(
-        "The leader stands out: resident memory of jujud is 3.00x the followers' median;"
+        "The leader stands out: resident memory of jujud is 3x the followers' median;"
     )
     assert [row["part"] for row in found["figures"][0]["rows"]] == ["jujud", "mongod"]
 
@@ -154,7 +154,7 @@ def test_when_the_leader_changes_it_is_whoever_led_then() -> None:
     heavy = {"a": np.where(T < 30, 50.0, 10.0), "b": np.where(T < 30, 10.0, 50.0), "c": np.full(len(T), 10.0)}
     found = section_of(made_figure("cpu", T, heavy), leader=[(-10.0, "a"), (30.0, "b")])
     assert (
-        found["sentence"] == "The leader stands out: CPU is 5.00x the followers' median; 2 hosts led in turn."
+        found["sentence"] == "The leader stands out: CPU is 5x the followers' median; 2 hosts led in turn."
     )
     assert found["figures"][0]["led"] == [{"part": "", "values": [50.0] * len(T)}]
     assert found["leader"] == [{"t": -10.0, "host": "a"}, {"t": 30.0, "host": "b"}]
