@@ -706,7 +706,7 @@ def test_junit_is_an_error_when_the_run_ended_early(tmp_path: Path) -> None:
         (figures.two_digits(4237), "4,200"),
         (figures.change(0.0123, "error_rate"), "+1.23 points"),
         (figures.change(1.25, "p99"), "1.25x"),
-        (figures.interval(1.1, None, "p99"), "1.10x to no bound"),
+        (figures.interval(1.1, None, "p99"), "1.1x to no bound"),
     ],
 )
 def test_figures_read_as_people_write_them(shown: str, expected: str) -> None:
