@@ -70,9 +70,7 @@ def test_a_quarter_less_capacity_is_worse_where_both_tip_at_the_same_step() -> N
     assert against.high is not None
     assert against.low < against.change < against.high < 1
     assert (comparison.outcome, comparison.regressed) == ("worse", True)
-    assert re.match(
-        r"the most extend calls served a second: 0\.7\d*x, 95 % 0\.", comparison.worse[0]
-    )
+    assert re.match(r"the most extend calls served a second: 0\.7\d*x, 95 % 0\.", comparison.worse[0])
     assert re.search(
         r"the most extend calls that new serves a second are 0\.7\dx those of old \(95 % 0\.",
         comparison.sentence,

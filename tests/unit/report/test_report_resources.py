@@ -153,9 +153,7 @@ def test_a_part_is_named_with_its_figure() -> None:
 def test_when_the_leader_changes_it_is_whoever_led_then() -> None:
     heavy = {"a": np.where(T < 30, 50.0, 10.0), "b": np.where(T < 30, 10.0, 50.0), "c": np.full(len(T), 10.0)}
     found = section_of(made_figure("cpu", T, heavy), leader=[(-10.0, "a"), (30.0, "b")])
-    assert (
-        found["sentence"] == "The leader stands out: CPU is 5x the followers' median; 2 hosts led in turn."
-    )
+    assert found["sentence"] == "The leader stands out: CPU is 5x the followers' median; 2 hosts led in turn."
     assert found["figures"][0]["led"] == [{"part": "", "values": [50.0] * len(T)}]
     assert found["leader"] == [{"t": -10.0, "host": "a"}, {"t": 30.0, "host": "b"}]
 
