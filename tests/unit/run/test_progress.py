@@ -130,7 +130,7 @@ def test_a_run_that_makes_containers_shows_how_fast_they_come_and_how_long_one_t
     *_, last = shown.getvalue().splitlines()
     assert last.split("  ")[-4:] == [
         "27/60 containers",
-        "0.8/s",
+        "0.819/s",
         "launch p50 2 s p99 2 s",
         "errors 0 retries 8",
     ]
