@@ -220,14 +220,17 @@ class TestCollect:
         ("options", "why"),
         [
             (["--username", "me"], "--username: me: expected both --username and --password-file"),
-            (["--password-file", "p"], "--username: p: expected both --username and --password-file"),
+            (
+                ["--password-file", "p"],
+                "--username: --password-file alone: expected both --username and --password-file",
+            ),
             (
                 ["--username", "me", "--password-file", "p", "--token-file", "t"],
-                "--token-file: t: expected one login",
+                "--token-file: beside --username: expected one login",
             ),
             (
                 ["--token-file", "nowhere"],
-                "token file: nowhere: expected a bearer token (No such file or directory)",
+                "token file: (not shown): expected a bearer token (No such file or directory)",
             ),
             (["--ca", "nowhere"], "ca: nowhere: expected a file of certificates (PEM)"),
         ],
