@@ -510,7 +510,6 @@ def test_a_search_is_gathered_from_its_one_unit(tmp_path: Path) -> None:
             for number in (1, 2)
         ),
         {"t": 29.0, "event": "found", "ended": "limit", "limit": None, "low": 1000, "high": None},
-        {"t": 29.5, "event": "probe", "stage": "one"},
     ]
     stages = [MadeStage(1000, kind="find"), MadeStage(1000, kind="find")]
     part = write_part(tmp_path, 0, stages, events=events)
