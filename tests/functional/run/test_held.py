@@ -52,7 +52,7 @@ def test_a_run_that_is_ended_in_its_ramp_held_nothing(etcd: EtcdLab, tmp_path: P
     assert verdict.startswith("Withheld: ")
     assert "held through" not in verdict
     assert tipping.startswith(
-        "No load was held, so nothing is known of 2000 leases: it was ended before its load was up"
+        "No load was held, so nothing is known of 2,000 leases: it was ended before its load was up"
     )
 
 

@@ -173,3 +173,21 @@ def test_the_last_line_of_the_making_says_the_whole_though_one_worker_was_done_f
     progress.close()
     # then each goal is said once to be reached, and the last is that of both
     assert shown.getvalue().splitlines() == ["preparing passwords: 10 of 10", "preparing passwords: 20 of 20"]
+
+
+def test_an_event_shows_its_numbers_as_people_read_them() -> None:
+    shown = io.StringIO()
+    progress = ConsoleProgress(shown)
+    # given a search that ended at a limit with many digits, and probes of which none failed, and of one that was late
+    progress.event(
+        12.0, "found", {"ended": "generator", "limit": 757.8085807092493, "low": 1e-7, "high": None}
+    )
+    rate = ["extend error_rate", -2.3, 0.6931]
+    late = ["extend p99", 4.87, 0.1]
+    for held, margin in ((True, rate), (False, late)):
+        fields = {"size": 1234567.0, "held": held, "fresh": True, "margins": [margin], "binds": margin[0]}
+        progress.event(13.0, "probe", {**fields, "broken": [], "began": 0.0, "seconds": 1.0})
+    # then each is shown in few digits, and no share of nothing is near its limit
+    assert "found ended=generator limit=758 low=less than 0.000001" in shown.getvalue()
+    assert "probe of 1,234,567 held: extend error rate 0 %" in shown.getvalue()
+    assert "probe of 1,234,567 broke: extend p99 at 130 times its limit" in shown.getvalue()
