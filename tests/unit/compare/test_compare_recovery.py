@@ -78,7 +78,7 @@ def test_a_release_that_is_never_back_is_worse_and_no_other_way_round_is_told(tm
     assert "not within 40" in write_comparison(comparison, "md")
     assert re.search(r"back after kill in at least [\d.]+x the time", comparison.sentence)
     assert re.search(
-        r"back after kill: 2[.\d]* s to not within 40 s \(at least x[\d.]+\)", comparison.worse[0]
+        r"back after kill: 2[.\d]* s to not within 40 s \(at least [\d.]+x\)", comparison.worse[0]
     )
     # and where neither was back, nothing is said
     both = compare([never_back(tmp_path / "c", 3), never])

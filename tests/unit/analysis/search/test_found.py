@@ -31,7 +31,7 @@ def test_an_answer_is_one_sentence_with_its_interval_what_binds_and_its_cost(tmp
     assert f"in 2 minutes by {len(NARROWED)} probes" in sentence
     assert analysis.verdict.outcome == "met"
     assert analysis.verdict.sentence == (
-        f"Met: the limit is at least {told_low(answer):g} leases, "
+        f"Met: the limit is at least {told_low(answer):,.0f} leases, "
         f"where at least {floor(100 * (answer.share or 0))} % of holds meet the thresholds (95 %)."
     )
     assert analysis.tipping.cliff is None
