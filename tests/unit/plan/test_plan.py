@@ -168,7 +168,7 @@ SPAWN = "name: x\ntarget: {kind: juju}\nworkload: {kind: spawn}\nstages: [{appli
         (OK + "\ndescription: 0x" + "f" * 9999, [], "description: a number too long to show: "),
         (OK + '\n"two\\nlines": 1', [], "two lines: 1: expected one of"),
         ("[" * 100_000, [], "plan: nested too deeply: "),
-        ("#" * 1_048_577, [], "plan: 1048577 characters, more than 1048576: "),
+        ("#" * 131_073, [], "plan: 131073 characters, more than 131072: "),
         (OK, ["target.endpoints=[ftp://x]"], r"target\.endpoints\.0: ftp://x: expected http\(s\)://host:port"),
         (OK, ["target.endpoints=[http://x:1/v2]"], r"target\.endpoints\.0: "),
         (OK, ["target.endpoints=[http://x:65536]"], r"target\.endpoints\.0: "),

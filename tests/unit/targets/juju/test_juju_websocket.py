@@ -169,3 +169,10 @@ def test_the_handshake_may_come_in_pieces_and_what_follows_it_is_kept(cut: int) 
 def test_a_server_that_refuses_a_websocket_is_quoted(answer: bytes, said: str) -> None:
     with pytest.raises(WebSocketError, match=said):
         Upgrade("192.0.2.1:17070", "/api").feed(answer)
+
+
+def test_a_long_refusal_is_quoted_in_part_and_in_one_line() -> None:
+    with pytest.raises(WebSocketError) as refused:
+        Upgrade("192.0.2.1:17070", "/api").feed(b"HTTP/1.1 503 " + b"no\x07way " * 5000 + b"\r\n\r\nbody")
+    assert len(str(refused.value)) < 1000
+    assert str(refused.value).isprintable()

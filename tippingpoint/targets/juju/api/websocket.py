@@ -6,6 +6,8 @@ import base64
 import hashlib
 import os
 
+from tippingpoint.errors import one_line
+
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 
 LONGEST_MESSAGE = 64 * 2**20
@@ -216,7 +218,7 @@ class Upgrade:
         status = first.split(" ", 2)
         if not first.startswith("HTTP/1.1 ") or status[1] != "101":
             answer = " ".join((*status[1:], rest[:200].decode("utf-8", "replace"))) if len(status) > 1 else ""
-            raise WebSocketError(f"refused a WebSocket: {answer or 'not HTTP'}")
+            raise WebSocketError(f"refused a WebSocket: {one_line(answer) or 'not HTTP'}")
         headers = {
             name.strip().lower(): value.strip() for name, _, value in (i.partition(":") for i in lines)
         }
