@@ -12,7 +12,7 @@ LONGEST_TEXT = 2000
 
 LONGEST_LINE = 400
 """The most characters of a text from the other side."""
-_LOGIN = re.compile(r"(?<=://)\S*@")
+_LOGIN = re.compile(r"(?<=://)(?!USER@[^\s@]*(?!\S))\S*@")  # an example of ours is none
 
 
 def one_line(text: str, longest: int = LONGEST_LINE) -> str:

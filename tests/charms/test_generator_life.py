@@ -312,7 +312,7 @@ class TestConfiguration:
     def test_no_secret_is_in_what_is_written_but_in_files_of_mode_0600(
         self, unit: Unit, agent: ScriptedAgent
     ) -> None:
-        access = secret(endpoints="http://192.0.2.7:2379", username="bob", password="hunter2")
+        access = secret(endpoints="https://192.0.2.7:2379", username="bob", password="hunter2")
         run = a_run([unit.name])
         out = unit.run(unit.on.config_changed(), state_of(unit, run=run, access=access))
         written = unit.state / "credentials/etcd.yaml"
@@ -351,6 +351,7 @@ def wrong_secrets() -> list[tuple[str, dict[str, str] | None]]:
             ("etcd", {**etcd, **given})
             for given in ({"cacert": "x"}, {"cert": "x"}, {"cert": "x", "key": "y"}, {"username": "x"})
         ),
+        ("etcd", {"endpoints": "http://192.0.2.7:2379", "username": "x", "password": "y"}),
         *(
             ("juju", given)
             for given in (juju, {**juju, "cacert": "y"}, {**juju, "user": "a b", "cacert": "y"})
@@ -426,7 +427,8 @@ class TestWhatAStatusSays:
 class TestLogIn:
     """The issue: a wrong password said `ready` until `start`, and a grant was not noticed for minutes."""
 
-    ACCESS: ClassVar = {"endpoints": "http://192.0.2.7:2379", "username": "bob", "password": "hunter2"}
+    ACCESS: ClassVar = {"endpoints": "https://192.0.2.7:2379", "username": "bob", "password": "hunter2"}
+    READY: ClassVar = testing.ActiveStatus("ready: etcd (at https://192.0.2.7:2379)")
 
     def after(self, unit: Unit, agent: ScriptedAgent, problem: str, refused: bool) -> testing.State:
         agent.answers["access"] = lambda _: {"problem": problem, "refused": refused}
@@ -436,14 +438,14 @@ class TestLogIn:
         agent.answers["access"] = lambda _: {"problem": "", "refused": False, "trying": True}
         state = state_of(unit, access=secret(**self.ACCESS))
         out = unit.run(unit.on.config_changed(), state)
-        assert out.unit_status == testing.WaitingStatus("trying the login: etcd (at http://192.0.2.7:2379)")
-        assert self.after(unit, agent, "", refused=False).unit_status == READY
+        assert out.unit_status == testing.WaitingStatus("trying the login: etcd (at https://192.0.2.7:2379)")
+        assert self.after(unit, agent, "", refused=False).unit_status == self.READY
 
     def test_is_the_agent_s_which_is_told_of_the_access_in_every_hook_between_runs(
         self, unit: Unit, agent: ScriptedAgent
     ) -> None:
         out = unit.run(unit.on.update_status(), state_of(unit, access=secret(**self.ACCESS)))
-        assert out.unit_status == READY
+        assert out.unit_status == self.READY
         (asked,) = agent.requests("access")
         assert asked["target"]["credentials"] == "{credentials}/etcd.yaml"
         assert "hunter2" in asked["files"]["etcd.yaml"]
@@ -544,7 +546,7 @@ class TestCredentialsFiles:
         self, unit: Unit, agent: ScriptedAgent
     ) -> None:
         run = a_run([unit.name, "load-claimer/1"])
-        access = secret(endpoints="http://192.0.2.7:2379", username="bob", password="hunter2")
+        access = secret(endpoints="https://192.0.2.7:2379", username="bob", password="hunter2")
         state = unit.run(
             unit.on.config_changed(), state_of(unit, run=run, access=access, leader=False, peers={1: {}})
         )

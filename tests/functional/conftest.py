@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+import orjson
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -37,6 +38,7 @@ from tests.functional.shared_labs import (
     look_at_lxd,
     look_at_openstack,
 )
+from tippingpoint.rundir.event_shapes import is_sound
 from tippingpoint.targets.juju.api.access import ControllerAccess, from_store, store_directory
 from tippingpoint.units import shared_run
 
@@ -219,6 +221,17 @@ def nothing_left_behind(open_labs: list[EtcdLab]) -> Iterator[None]:
     _expect_gone(
         "etcd processes", lambda: session_etcds() - {pid for lab in open_labs for pid in lab.pids.values()}
     )
+
+
+@pytest.fixture(autouse=True)
+def events_are_sound(tmp_path: Path) -> Iterator[None]:
+    """Fails a test after which a journal has an event that readers would take for damaged."""
+    yield
+    for file in tmp_path.rglob("*.jsonl"):
+        for line in file.read_bytes().splitlines():
+            with contextlib.suppress(orjson.JSONDecodeError):  # a crash may have cut the last one
+                event = orjson.loads(line)
+                assert not (isinstance(event, dict) and "event" in event) or is_sound(event), event
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from tippingpoint.plan.read import Plan
 from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.targets.target import Connections
 from tippingpoint.util.open_files import OTHER_FILES, allow_connections
+from tippingpoint.util.text import show_count
 
 _AT_ONCE = 10_000
 """The most things that a plan may make at once. A call under way has a connection to itself, and a login shell allows
@@ -26,7 +27,7 @@ def allow_files(plan: Plan, connections: Connections, workers: int, of_worker: C
                 field,
                 size,
                 f"a limit of open files (ulimit -n) of at least {size * each + OTHER_FILES}, as each of the run's "
-                f"workers has {size * each} connections; this one allows {fits}",
+                f"workers has {show_count(size * each, 'connection')}; this one allows {fits}",
             )
     if isinstance(plan, SpawnPlan):
         allow_connections(_AT_ONCE)

@@ -124,7 +124,11 @@ _FIELDS: dict[str, Callable[[object], bool]] = {
     "steps": _is_steps,
 }
 """By the name of a field, which means the same in almost all events; fields that are only shown are left out."""
-_OTHERWISE: dict[str, tuple[str, ...]] = {"probe": ("broken",), "prepared": tuple(_FIELDS)}
+_OTHERWISE: dict[str, tuple[str, ...]] = {
+    "probe": ("broken",),
+    "profile": ("member",),
+    "prepared": tuple(_FIELDS),
+}
 """The fields of events that are something else in these."""
 _NEEDED: dict[str, dict[str, Callable[[object], bool]]] = {
     "controller": {"member": _is_text},

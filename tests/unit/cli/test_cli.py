@@ -133,7 +133,8 @@ def test_a_run_without_journals_is_not_compared(tmp_path: Path, capsys: pytest.C
     # given a run, and one that ended before it measured anything
     whole = write_run(tmp_path / "whole", [MadeStage(500)])
     empty = write_run(tmp_path / "empty", [], workers=0, title="empty")
-    for runs in ((whole, empty), (empty, whole), (empty, empty)):
+    another = write_run(tmp_path / "another", [], workers=0, title="another")
+    for runs in ((whole, empty), (empty, whole), (empty, another)):
         assert call("compare", *runs) == 2
         out, err = capsys.readouterr()
         assert (out, err.count("\n")) == ("", 1)

@@ -62,11 +62,22 @@ def test_too_few_open_files_are_refused_in_one_line(tmp_path: Path, files: int, 
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize(("arguments", "code"), [(COMMANDS[0], TARGET_FAILED), (COMMANDS[1], MET)])
+@pytest.mark.parametrize(
+    ("arguments", "files", "code"), [(COMMANDS[0], 129, TARGET_FAILED), (COMMANDS[1], 64, MET)]
+)
 def test_as_many_open_files_as_are_asked_for_are_enough(
-    tmp_path: Path, arguments: list[str], code: int
+    tmp_path: Path, arguments: list[str], files: int, code: int
 ) -> None:
-    assert ended(tmp_path, limited(resource.RLIMIT_NOFILE, 64), *arguments)[0] == code
+    assert ended(tmp_path, limited(resource.RLIMIT_NOFILE, files), *arguments)[0] == code
+
+
+def test_a_run_whose_connections_need_more_open_files_says_how_many(tmp_path: Path) -> None:
+    code, (said,) = ended(tmp_path, limited(resource.RLIMIT_NOFILE, 64), *COMMANDS[0])
+    assert code == BAD_INPUT
+    assert said.startswith(
+        "tippingpoint: target.connections: 1: expected a limit of open files (ulimit -n) of at least 129, "
+        "as each of the run's workers has 1 connection"
+    )
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=lambda words: words[0])

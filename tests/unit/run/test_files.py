@@ -76,7 +76,7 @@ except UserError as refused:
             1100,
             "v3",
             "target.connections: 1100: expected a limit of open files (ulimit -n) of at least 2328, as each of the "
-            "run's workers has 2200 connections; this one allows 448",
+            "run's workers has 2,200 connections; this one allows 448",
         ),
         (
             1024,
@@ -84,7 +84,7 @@ except UserError as refused:
             300,
             "v2",
             "target.connections: 300: expected a limit of open files (ulimit -n) of at least 1328, as each of the "
-            "run's workers has 1200 connections; this one allows 224",
+            "run's workers has 1,200 connections; this one allows 224",
         ),
     ],
 )

@@ -71,11 +71,11 @@ def test_a_plan_names_power_parameters_or_vm_hosts() -> None:
         ),
         (
             "{kind: registered, power_parameters: {power_pass: hush}}",
-            "target.made.power_parameters.power_pass: a secret: expected power_pass in `power` of the credentials file",
+            "target.made.power_parameters.power_pass: (not shown): expected power_pass in `power` of the credentials file",
         ),
         (
             "{kind: registered, power_parameters: {power_address: 'http://ann:hush@bmc/'}}",
-            "target.made.power_parameters.power_address: with a password in it: expected the password in `power` of "
+            "target.made.power_parameters.power_address: with a password (not shown): expected the password in `power` of "
             "the credentials file",
         ),
         (
@@ -94,7 +94,7 @@ def test_what_no_machine_is_made_by_is_refused_in_one_line(text: str, said: str)
     "name", ["power_pass", "power_token", "password", "key", "certificate", "k_g", "power_token_secret"]
 )
 def test_secrets_of_every_power_driver_are_refused(name: str) -> None:
-    with pytest.raises(UserError, match="a secret: expected"):
+    with pytest.raises(UserError, match=r"(\(not shown\)|a secret): expected"):
         made_in(f"{{kind: registered, power_parameters: {{{name}: hush}}}}")
 
 
