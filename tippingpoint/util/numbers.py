@@ -76,7 +76,7 @@ def show_times(ratio: float) -> str:
 def show_us(microseconds: float) -> str:
     """Return a latency with three significant digits and a unit: 412 µs, 3.07 ms, 91.4 s, 1,234 s."""
     size = abs(microseconds)
-    if 0 < size < 0.5:
+    if 0 < size <= 0.5:  # which rounds to 0
         return "less than 1 µs" if microseconds > 0 else "more than -1 µs"
     if size < 999.5:
         return f"{show_number(round(microseconds))} µs"

@@ -61,6 +61,7 @@ def test_no_number_needs_a_second_look(name: str) -> None:
     @example(1e-07)
     @example(1234567.0)
     @example(1e30)
+    @example(0.5)
     def written(value: float) -> None:
         text = WRITERS[name](value)
         # no exponent, no name of a float, no "-0", no endless digits
