@@ -71,12 +71,13 @@ def test_a_plan_names_power_parameters_or_vm_hosts() -> None:
         ),
         (
             "{kind: registered, power_parameters: {power_pass: hush}}",
-            "target.made.power_parameters.power_pass: (not shown): expected power_pass in `power` of the credentials file",
+            "target.made.power_parameters.power_pass: (not shown): expected power_pass in `power` of the "
+            "credentials file",
         ),
         (
             "{kind: registered, power_parameters: {power_address: 'http://ann:hush@bmc/'}}",
-            "target.made.power_parameters.power_address: with a password (not shown): expected the password in `power` of "
-            "the credentials file",
+            "target.made.power_parameters.power_address: with a password (not shown): expected the password "
+            "in `power` of the credentials file",
         ),
         (
             "{kind: registered, power_parameters: {power_on_uri: 'http://{host}/'}}",
