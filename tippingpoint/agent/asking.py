@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.figure_values import FigureValue
 from tippingpoint.units.figure_words import FigureNews
 from tippingpoint.units.shared_run import SharedRun
+from tippingpoint.util import timing
 
 if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
     from tippingpoint.monitoring.stage_figures import Measured
@@ -89,7 +89,7 @@ class Asking:
     def _due(self, run: SharedRun, plan: Plan) -> list[Due]:
         from tippingpoint.run.shared_figures import due  # it imports numpy
 
-        return due(run, plan, time.time() - self._ahead)
+        return due(run, plan, timing.wall() - self._ahead)
 
     async def _ask(self, plan: Plan, access: PrometheusAccess | None) -> None:
         why = _NOBODY
@@ -127,10 +127,10 @@ class Asking:
         from tippingpoint.run.shared_figures import loaded_since
 
         def since() -> float | None:
-            begun = None if self._run is None else loaded_since(self._run, time.time() - self._ahead)
+            begun = None if self._run is None else loaded_since(self._run, timing.wall() - self._ahead)
             return None if begun is None else begun + self._ahead
 
-        await figures.watch(time.time, since, self._missed, self._not_watched)
+        await figures.watch(timing.wall, since, self._missed, self._not_watched)
 
     def _missed(self, why: str) -> None:
         self._abort = why

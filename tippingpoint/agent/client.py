@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import json
 import socket
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
+
+from tippingpoint.util import timing
 
 LONGEST_REQUEST = 16 << 20
 """The most bytes of a request; an answer may be longer."""
@@ -23,7 +24,7 @@ def call(path: Path, request: dict[str, Any], timeout: float = 10.0) -> dict[str
 
     Raises AgentAway without an answer within `timeout` seconds.
     """
-    deadline = time.monotonic() + timeout
+    deadline = timing.monotonic() + timeout
     with socket.socket(socket.AF_UNIX) as there:
         try:
             there.settimeout(timeout)
@@ -51,7 +52,7 @@ def _line(there: socket.socket, deadline: float) -> bytes:
     """Return everything received until the end of a line or of the connection."""
     received: list[bytes] = []
     while not received or not received[-1].endswith(b"\n"):
-        there.settimeout(max(0.001, deadline - time.monotonic()))
+        there.settimeout(max(0.001, deadline - timing.monotonic()))
         chunk = there.recv(1 << 16)
         if not chunk:
             break

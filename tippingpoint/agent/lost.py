@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from tippingpoint.rundir.ledger import remember
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
 from tippingpoint.targets.registry import target_of
 from tippingpoint.units.shared_run import SharedRun
+from tippingpoint.util import timing
 
 
 def inherit(run: SharedRun, unit: str, target: Mapping[str, Any], parts: Path) -> str:
@@ -35,7 +35,7 @@ def inherit(run: SharedRun, unit: str, target: Mapping[str, Any], parts: Path) -
             status="cut",
             reason=f"{unit} was lost: {run.missing.get(unit, '')}",
             started=run.started or run.made,
-            ended=time.time(),
+            ended=timing.wall(),
         ).save(directory)
     except OSError as problem:
         raise UserError(

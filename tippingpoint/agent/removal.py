@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from tippingpoint.agent.keeping import Keeping
 from tippingpoint.errors import told
+from tippingpoint.util import timing
 from tippingpoint.util.backoff import doubled
 
 FIRST_WAIT = 15.0
@@ -62,10 +63,10 @@ class Removal:
             await asyncio.wait([self._task])
 
     async def _remove_all(self) -> None:
-        begun, tries = time.monotonic(), 0
-        until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(time.time() + GIVEN_UP_AFTER))
+        begun, tries = timing.monotonic(), 0
+        until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(timing.wall() + GIVEN_UP_AFTER))
         while left := [part for part in self._keeping.left() if part not in self._going_on()]:
-            again = time.monotonic() - begun < GIVEN_UP_AFTER
+            again = timing.monotonic() - begun < GIVEN_UP_AFTER
             for part in left:
                 try:
                     await self.remove(part)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +37,7 @@ from tippingpoint.run.resume import TakenUp, take_up
 from tippingpoint.rundir.ledger import entries
 from tippingpoint.units.search_words import ClearHold, ProbeReport
 from tippingpoint.units.shared_run import REMOVED, SharedRun, UnitProgress, UnitWord, stop
+from tippingpoint.util import timing
 from tippingpoint.util.network_errors import in_words
 
 if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
@@ -467,7 +467,7 @@ class Agent:
             turn=part.turn,
             problem="; ".join(filter(None, (part.problem, left)))[:_LINE],
             left=left[:_LINE],
-            t=time.time(),
+            t=timing.wall(),
             cores=len(os.sched_getaffinity(0)),
             clock=self._clocks.address,
             offset=part.offset,

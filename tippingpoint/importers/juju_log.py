@@ -11,7 +11,6 @@ import itertools
 import os
 import re
 import shutil
-import time
 from array import array
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -32,6 +31,7 @@ from tippingpoint.rundir.journal import RESCUE_PREFIX, Events, Journal
 from tippingpoint.rundir.manifest import Manifest, TargetEntry, WorkerEntry, new_run_id
 from tippingpoint.rundir.operations import CONNECT
 from tippingpoint.rundir.tags import tag
+from tippingpoint.util import timing
 from tippingpoint.util.inputs import Input
 from tippingpoint.util.secret_files import read_text
 from tippingpoint.util.strict_yaml import StrictLoader
@@ -103,7 +103,7 @@ def import_log(
     _check_order(plan)
     name = log.name
     title = title or described.title or name
-    started = time.time()
+    started = timing.wall()
     with new_run(out, title, started) as (run_id, directory):
         _write(log, plan, directory, started)
         Manifest(
@@ -115,7 +115,7 @@ def import_log(
             target=TargetEntry(kind=described.target.kind, version=described.target.version),
             status="complete",
             started=started,
-            ended=time.time(),
+            ended=timing.wall(),
             workers=[WorkerEntry(name=WORKER, status="complete")],
         ).save(directory)
     return out / run_id

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -30,6 +29,7 @@ from tippingpoint.rundir.resources import (
     Series,
 )
 from tippingpoint.rundir.results import RunData
+from tippingpoint.util import timing
 from tippingpoint.util.durations import format_duration
 
 LEAD = 120.0
@@ -223,10 +223,10 @@ async def _began(run: RunData, prometheus: Prometheus) -> _Began:
         told = await prometheus.query("time()")
         asked = (before + since_boot()) / 2
     except (OperationFailed, TargetError):  # the next query reports why
-        return _Began(started, max(started, time.time()), known=False)
+        return _Began(started, max(started, timing.wall()), known=False)
     now = float(told[0].values[-1]) if told else math.nan
     if not math.isfinite(now):
-        return _Began(started, max(started, time.time()), known=False)
+        return _Began(started, max(started, timing.wall()), known=False)
     if manifest.began_after_boot is None or not manifest.boot or manifest.boot != boot_id():
         return _Began(started, now, known=False)
     return _Began(now - max(0.0, asked - manifest.began_after_boot), now, known=True)
@@ -323,9 +323,9 @@ class _Gathering:
         """Return the name of the source, and the seconds its clock is ahead, as exact as an answer's duration."""
         try:
             version = await self._prometheus.version()
-            before = time.time()
+            before = timing.wall()
             told = await self._prometheus.query("time()")
-            between = (before + time.time()) / 2
+            between = (before + timing.wall()) / 2
         except (OperationFailed, TargetError):  # the next query reports why
             return "Prometheus", {}
         self._answers = True

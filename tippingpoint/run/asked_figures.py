@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import Callable, Mapping
 
 from tippingpoint.analysis.search.stage_margins import ramped
@@ -25,6 +24,7 @@ from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.figures import figures_of
 from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.figure_values import FigureValue
+from tippingpoint.util import timing
 from tippingpoint.util.durations import format_duration
 from tippingpoint.util.numbers import show_quantity
 
@@ -59,7 +59,7 @@ class AskedFigures:
         """Seconds between scrapes of the slowest host of a figure with `abort`."""
         self._ahead = 0.0
         """Seconds that Prometheus' clock is ahead of ours."""
-        self._began = time.time() - time.monotonic()
+        self._began = timing.wall() - timing.monotonic()
 
     async def open(self) -> None:
         """Ask Prometheus whether it can tell what is wanted.
@@ -94,7 +94,7 @@ class AskedFigures:
         return scrapes
 
     def _now(self) -> float:
-        return self._began + time.monotonic()
+        return self._began + timing.monotonic()
 
     def _check_holds(self) -> None:
         plan = self._plan

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -17,6 +16,7 @@ from tippingpoint.run.watcher import RunnerEvents
 from tippingpoint.run.worker import Job
 from tippingpoint.run.worker_process import Gone, WorkerProcess, opened, start_worker
 from tippingpoint.rundir.manifest import WorkerEntry
+from tippingpoint.util import timing
 from tippingpoint.util.patience import OURS
 from tippingpoint.workloads.claim.workload import RELEASE_WITHIN
 from tippingpoint.workloads.load import OWED, PrepareOrder, TargetFacts
@@ -128,7 +128,7 @@ class Crew:
         commands = {worker: command((index, len(self.workers))) for index, worker in enumerate(self.workers)}
         replies: dict[WorkerProcess, asyncio.Task[A | None]] = {}
         for worker in self.alive:
-            worker.said = time.monotonic()
+            worker.said = timing.monotonic()
             replies[worker] = asyncio.create_task(worker.reply(kind))
             worker.tell(commands[worker])
         interrupted = asyncio.create_task(self._interruption.asked.wait())
@@ -136,13 +136,13 @@ class Crew:
         left, stood_still = within, 0.0
         while pending and not self._interruption.asked.is_set():
             heard = max(worker.said for worker, reply in replies.items() if reply in pending)
-            looked = time.monotonic()
+            looked = timing.monotonic()
             left = heard + within + stood_still - looked
             if left <= 0:
                 break
             look = min(left, _LOOK)
             await asyncio.wait([*pending, interrupted], timeout=look, return_when=asyncio.FIRST_COMPLETED)
-            took = time.monotonic() - looked
+            took = timing.monotonic() - looked
             if took - look > OURS:  # what was said meanwhile has not been read yet
                 stood_still += took
             pending = {reply for reply in pending if not reply.done()}
@@ -197,8 +197,8 @@ class Crew:
 
     async def wait(self, seconds: float) -> None:
         """Wait, unless the run is interrupted or its last worker is gone."""
-        deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
+        deadline = timing.monotonic() + seconds
+        while (left := deadline - timing.monotonic()) > 0:
             self.check()
             await self.wait_for(self._interruption.asked, min(left, 1.0))
         self.check()
@@ -237,7 +237,7 @@ class Crew:
             case Tick():
                 self._ticked(worker.name, message)
             case Preparing():
-                worker.said = time.monotonic()
+                worker.said = timing.monotonic()
                 parts = self._preparing.setdefault(message.what, {})
                 parts[worker.name] = (message.done, message.goal)
                 done, goal = (sum(column) for column in zip(*parts.values(), strict=True))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +20,7 @@ from tippingpoint.run.messages import Tick
 from tippingpoint.run.watcher import RunnerEvents, StageProgress
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.probe_events import EVENT, ProbeEvent, probe_words
+from tippingpoint.util import timing
 from tippingpoint.util.numbers import show_rate, show_us, show_value
 from tippingpoint.util.text import show_count
 
@@ -87,8 +87,8 @@ class ConsoleProgress(RunnerEvents):
         finished = done >= goal and (what, goal) not in self._prepared
         if finished:
             self._prepared.add((what, goal))
-        if finished or (done < goal and time.monotonic() >= self._next_plain):
-            self._next_plain = time.monotonic() + _PLAIN_EVERY
+        if finished or (done < goal and timing.monotonic() >= self._next_plain):
+            self._next_plain = timing.monotonic() + _PLAIN_EVERY
             self._say(line)
 
     def progress(self, progress: StageProgress, worker: str, tick: Tick) -> None:
@@ -100,8 +100,8 @@ class ConsoleProgress(RunnerEvents):
         if self._live is not None:
             with self._surviving():
                 self._live.update(self._table(progress))
-        elif time.monotonic() >= self._next_plain:
-            self._next_plain = time.monotonic() + _PLAIN_EVERY
+        elif timing.monotonic() >= self._next_plain:
+            self._next_plain = timing.monotonic() + _PLAIN_EVERY
             self._say(self._line(progress))
 
     def event(self, t: float, event: str, fields: dict[str, Any]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-import time
 from collections.abc import Collection
 from pathlib import Path
 from secrets import token_hex
@@ -18,6 +17,7 @@ from tippingpoint.rundir.held import HeldDirectory
 from tippingpoint.rundir.journal import RESCUE_PREFIX, Events
 from tippingpoint.rundir.manifest import Manifest, RunStatus, new_run_id
 from tippingpoint.rundir.standstills import asleep
+from tippingpoint.util import timing
 
 
 class Record:
@@ -27,9 +27,9 @@ class Record:
     """Set by `open`."""
 
     def __init__(self, plan_name: str, out: Path, run_id: str | None, watcher: RunnerEvents) -> None:
-        self.started_wall = time.time()
+        self.started_wall = timing.wall()
         """The run's start, seconds since the epoch."""
-        self.started = time.monotonic()
+        self.started = timing.monotonic()
         self._asleep = asleep()
         self.after_boot = self.started + self._asleep
         """Seconds from the machine's boot to the run's start."""
@@ -80,12 +80,12 @@ class Record:
 
     def now(self) -> float:
         """Seconds since the run's start."""
-        return time.monotonic() - self.started
+        return timing.monotonic() - self.started
 
     def look_at_clock(self) -> None:
         """Write an event if the wall clock was set since the last look; a look costs some microseconds."""
         t = self.now()
-        fields = self._clock.look(t, time.time() - self.started_wall, asleep() - self._asleep)
+        fields = self._clock.look(t, timing.wall() - self.started_wall, asleep() - self._asleep)
         if fields is not None:
             self.event(EVENT, **fields)
 

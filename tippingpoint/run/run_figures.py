@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Mapping
 
 from tippingpoint.errors import OperationFailed, TargetError
@@ -20,6 +19,7 @@ from tippingpoint.run.asked_figures import MEASURED_WITHIN, AskedFigures, as_val
 from tippingpoint.run.record import Record
 from tippingpoint.rundir.figure_values import EVENT, FigureValue
 from tippingpoint.rundir.results import load_run
+from tippingpoint.util import timing
 
 ALL_WITHIN = 60.0
 """Seconds that the end of a run waits for the figures of all listed stages."""
@@ -80,7 +80,7 @@ class RunFigures:
 
     async def complete(self, record: Record) -> None:
         """Measure all stages of a run that has ended, but for those that have been measured."""
-        deadline = time.monotonic() + ALL_WITHIN
+        deadline = timing.monotonic() + ALL_WITHIN
         self._forget()
         await asyncio.gather(*self._meanwhile)
         gone = ""
@@ -93,7 +93,7 @@ class RunFigures:
                 self._write(record, stage.number, self._asked.nothing("its load was never held"))
                 continue
             end = record.now() if stage.end is None else stage.end
-            left = deadline - time.monotonic()
+            left = deadline - timing.monotonic()
             if left <= 0 and not gone:
                 gone = f"the {ALL_WITHIN:.0f} s for the figures of all stages were over"
             found = self._asked.nothing(gone) if gone else await self._told(record, begin, end, left)

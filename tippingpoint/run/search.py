@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from math import inf, isfinite
@@ -34,6 +33,7 @@ from tippingpoint.run.run_figures import RunFigures
 from tippingpoint.run.stages import Stages
 from tippingpoint.rundir.probe_events import ProbeEvent
 from tippingpoint.rundir.results import load_run
+from tippingpoint.util import timing
 
 _LOOK_EVERY = 1.0
 """Seconds between two looks at a hold: workers tell once a second what they measured."""
@@ -173,8 +173,8 @@ class Search:
         longest = min(ask.hold, asked.hold)
         so_far.begin_hold(self._record.now())
         self._stages.begin_hold(longest)
-        ends = time.monotonic() + longest
-        while (left := ends - time.monotonic()) > 0:
+        ends = timing.monotonic() + longest
+        while (left := ends - timing.monotonic()) > 0:
             await self._crew.wait_for(self._warning.missed, min(left, _LOOK_EVERY))
             if left <= _LOOK_EVERY or self._warning.missed.is_set():
                 break

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
 from tippingpoint.plan.claim import ClaimPlan, Stage
@@ -20,6 +19,7 @@ from tippingpoint.run.record import Record
 from tippingpoint.run.room import Room
 from tippingpoint.run.steadiness import Steadiness
 from tippingpoint.run.watcher import StageProgress
+from tippingpoint.util import timing
 from tippingpoint.util.lab_socket import ANSWER_TIMEOUT_S
 from tippingpoint.workloads.load import StageOrder
 
@@ -105,11 +105,11 @@ class Stages:
         self._faults.start(stage=listed)
         held_since = self._hold_began
         for storm in self._faults.storms(listed):
-            await self._crew.wait(held_since + storm.at - time.monotonic())
+            await self._crew.wait(held_since + storm.at - timing.monotonic())
             self._record.event("fault", do=storm.do)
             await self.bring_up(self._next, "storm", size, asked, 0.0, listed)
             self.begin_hold(hold)
-        await self._crew.wait(hold - (time.monotonic() - self._hold_began))
+        await self._crew.wait(hold - (timing.monotonic() - self._hold_began))
         await self.end_hold_in_order()
 
     async def end_hold_in_order(self) -> None:
@@ -152,27 +152,27 @@ class Stages:
         plan = self._own.whole
         patience = plan.patience
         begun = self._record.now()
-        deadline = time.monotonic() + over + patience
-        latest = time.monotonic() + over + _AT_MOST * patience
+        deadline = timing.monotonic() + over + patience
+        latest = timing.monotonic() + over + _AT_MOST * patience
         headway = Headway(removing=removing, making=not isinstance(plan, ClaimPlan))
         steadiness = Steadiness(calm)
-        while time.monotonic() < deadline and not (until is not None and until.is_set()):
+        while timing.monotonic() < deadline and not (until is not None and until.is_set()):
             # Ticks from before the stage say nothing about it: a storm begins with less load, a removal with more.
             heard = self._crew.ticks_after(begun)
             if len(heard) == len(self._crew.alive) and all(tick.up for tick in heard.values()):
-                now = time.monotonic()
+                now = timing.monotonic()
                 if steadiness.is_reached(max(tick.oldest for tick in heard.values()), now):
                     return
                 if steadiness.is_near(now):
                     deadline = max(deadline, min(latest, now + patience))
             if headway.made(heard):
-                deadline = max(deadline, time.monotonic() + patience)
+                deadline = max(deadline, timing.monotonic() + patience)
             self._crew.changed.clear()
-            await self._crew.wait_for(self._crew.changed, deadline - time.monotonic())
+            await self._crew.wait_for(self._crew.changed, deadline - timing.monotonic())
 
     def begin_hold(self, hold: float) -> None:
         """Hold the load for `hold` seconds from now on."""
-        self._hold_began = time.monotonic()
+        self._hold_began = timing.monotonic()
         self._hold_ends = self._hold_began + hold
         self._crew.tell(Hold())
         if self._leases:
@@ -180,12 +180,12 @@ class Stages:
 
     def end_hold(self, seconds: float) -> None:
         """End the latest hold so many seconds from now."""
-        self._hold_ends = time.monotonic() + seconds
+        self._hold_ends = timing.monotonic() + seconds
 
     @property
     def hold_left(self) -> float:
         """How many seconds are left of the latest hold; 0 without one."""
-        return 0.0 if self._hold_ends is None else max(0.0, self._hold_ends - time.monotonic())
+        return 0.0 if self._hold_ends is None else max(0.0, self._hold_ends - timing.monotonic())
 
     async def hold_to_the_end(self) -> None:
         """Wait until the latest hold is over, if any."""

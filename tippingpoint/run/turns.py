@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,6 +16,7 @@ from tippingpoint.run.room import Room
 from tippingpoint.run.stages import Stages
 from tippingpoint.units.conductor import Conductor
 from tippingpoint.units.shared_run import Turn
+from tippingpoint.util import timing
 from tippingpoint.workloads.load import ShareOrder
 
 if TYPE_CHECKING:  # a run without lower loads judges nothing, and needs no numpy
@@ -72,7 +72,7 @@ class Turns:
                 pass
             if refused:
                 raise EndedEarly("cut", refused)
-            turn = await self._play_turn(turn, time.time() - begin)
+            turn = await self._play_turn(turn, timing.wall() - begin)
         if conductor.stopped:
             raise EndedEarly("interrupted", conductor.stopped)
         await self._stages.hold_to_the_end()
@@ -86,8 +86,8 @@ class Turns:
         hold = await self._heed(self._conductor.up(turn))
         if hold is None:
             return None
-        await self._crew.wait(hold - time.time())
-        seconds = max(0.0, hold + turn.lasts - time.time())
+        await self._crew.wait(hold - timing.wall())
+        seconds = max(0.0, hold + turn.lasts - timing.wall())
         if lower is not None:
             await lower.hold(turn, seconds)
             return await self._heed(self._conductor.next_turn())
@@ -153,7 +153,7 @@ class Turns:
         if self._lower is None:
             return await self._heed(next_turn())
         try:
-            return await self._heed(next_turn(), until=time.time() + self._stages.hold_left)
+            return await self._heed(next_turn(), until=timing.wall() + self._stages.hold_left)
         except TimeoutError:
             await self._lower.report_stages(turn)
         return await self._heed(next_turn())
@@ -164,13 +164,13 @@ class Turns:
         Raises TimeoutError if it has said nothing by `until` (seconds since the epoch).
         """
         changed = self._crew.changed
-        deadline = time.monotonic() + until - time.time()
+        deadline = timing.monotonic() + until - timing.wall()
         said = asyncio.ensure_future(saying)
         said.add_done_callback(lambda _: changed.set())
         try:
             await asyncio.sleep(0)  # so that an answer that is known already is returned, however late
             while not said.done():
-                left = deadline - time.monotonic()
+                left = deadline - timing.monotonic()
                 if left <= 0:
                     raise TimeoutError
                 changed.clear()

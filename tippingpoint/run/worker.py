@@ -12,7 +12,6 @@ import gc
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +51,7 @@ from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.rundir.standstills import PULSE, TOLD, Cause, CauseFinder
 from tippingpoint.rundir.tags import LOOP_LAG
 from tippingpoint.targets.registry import target_of
+from tippingpoint.util import timing
 from tippingpoint.util.open_files import exhausted
 from tippingpoint.util.process import protect
 from tippingpoint.workloads.claim.workload import RELEASE_WITHIN
@@ -110,7 +110,7 @@ class _Worker:
         self._opened = 0.0
         self._worst_lag = 0.0
         self._witness = CauseFinder()
-        self._cpu = CpuShare(time.monotonic(), time.process_time())
+        self._cpu = CpuShare(timing.monotonic(), timing.cpu())
         self._stage: StageOrder | None = None
         self._in_trouble = False
         # Once open, it can be read when the process is out of files.
@@ -118,17 +118,17 @@ class _Worker:
 
     async def open(self) -> TargetFacts:
         facts = await self._load.open()
-        self._opened = time.monotonic()
+        self._opened = timing.monotonic()
         self._beat(self._opened)
         self._look(self._opened)
         self._next_interval(self._opened + INTERVAL)
         return facts
 
     def _now(self) -> float:
-        return time.monotonic() - self._job.started
+        return timing.monotonic() - self._job.started
 
     def _beat(self, intended: float) -> None:
-        now = time.monotonic()
+        now = timing.monotonic()
         lag = now - intended
         self._worst_lag = max(self._worst_lag, lag)
         self._loop_lag(max(1, int(lag * 1e6)))
@@ -149,13 +149,13 @@ class _Worker:
 
     def _look(self, intended: float) -> None:
         self._load.expire_calls()
-        self._beats.at(max(intended + _LOOK, time.monotonic()), self._look)
+        self._beats.at(max(intended + _LOOK, timing.monotonic()), self._look)
 
     def _next_interval(self, when: float) -> None:
         self._beats.at(when, self._interval_over)
 
     def _interval_over(self, intended: float) -> None:
-        self._next_interval(max(intended + INTERVAL, time.monotonic()))
+        self._next_interval(max(intended + INTERVAL, timing.monotonic()))
         self._close_interval()
         if not self._in_trouble and (problem := exhausted()):
             self._in_trouble = True
@@ -163,7 +163,7 @@ class _Worker:
 
     def _close_interval(self) -> None:
         """Write what was recorded since the last close, and send a tick to the runner."""
-        begin, end = self._opened, time.monotonic()
+        begin, end = self._opened, timing.monotonic()
         if end - begin < 0.001:
             return
         self._opened = end
@@ -174,7 +174,7 @@ class _Worker:
             waiting=load.waiting,
             in_flight=load.in_flight,
             up=load.up,
-            cpu=round(self._cpu.at(end, time.process_time()), 3),
+            cpu=round(self._cpu.at(end, timing.cpu()), 3),
             loop_lag=round(self._worst_lag * 1000, 3),
             rss=round(_resident_mib(self._memory), 1),
         ).model_dump()
@@ -233,7 +233,7 @@ class _Worker:
 
     async def prepare(self, order: PrepareOrder) -> str:
         """Prepare what the stages need; returns what failed, in one line, or an empty text."""
-        begun = time.monotonic()
+        begun = timing.monotonic()
         made: dict[str, int] = {}
 
         def progress(what: str, done: int, goal: int) -> None:
@@ -246,7 +246,7 @@ class _Worker:
             return str(problem)
         if made:
             self._journal.events.write(
-                self._now(), "prepared", seconds=round(time.monotonic() - begun, 3), **made
+                self._now(), "prepared", seconds=round(timing.monotonic() - begun, 3), **made
             )
         return ""
 
@@ -361,9 +361,9 @@ class Voice:
 
     async def close(self) -> None:
         """Wait until the runner has read everything, is gone, or does not read for some seconds."""
-        deadline = time.monotonic() + _HEARD_WITHIN
+        deadline = timing.monotonic() + _HEARD_WITHIN
         while self._transport.get_write_buffer_size() and not self._transport.is_closing():
-            if time.monotonic() > deadline:
+            if timing.monotonic() > deadline:
                 break
             await asyncio.sleep(0.01)
         self._transport.close()

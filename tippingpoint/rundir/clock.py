@@ -6,7 +6,6 @@ Prometheus' samples are joined to a run by the time that has passed since it beg
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from tippingpoint.rundir.journal import is_seconds
 from tippingpoint.rundir.standstills import asleep
+from tippingpoint.util import timing
 
 EVENT = "clock"
 """The event of a change of the wall clock: `ahead` of what it would be by the monotonic clock since the run's start,
@@ -89,4 +89,4 @@ def boot_id() -> str:
 
 def since_boot() -> float:
     """Return the seconds since the machine's boot, those included for which it was suspended."""
-    return time.monotonic() + asleep()
+    return timing.monotonic() + asleep()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from bisect import bisect_left
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
+
+from tippingpoint.util import timing
 
 PULSE = 0.1
 """Seconds between two beats. The start of a standstill is known this exactly; a shorter one may go unnoticed.
@@ -153,7 +154,7 @@ class CauseFinder:
             self._fd = None
 
     def _usage(self) -> _Usage:
-        return _Usage(time.process_time(), self._waited(), asleep())
+        return _Usage(timing.cpu(), self._waited(), asleep())
 
     def _waited(self) -> float | None:
         if self._fd is None:
@@ -167,9 +168,9 @@ class CauseFinder:
 def asleep() -> float:
     """Return for how many seconds the machine was suspended since its boot."""
     while True:
-        before = time.monotonic()
-        with_sleep = time.clock_gettime(time.CLOCK_BOOTTIME)
-        after = time.monotonic()
+        before = timing.monotonic()
+        with_sleep = timing.since_boot()
+        after = timing.monotonic()
         if after - before < _AT_ONCE:  # else it was stopped between the two clocks
             return with_sleep - after
 

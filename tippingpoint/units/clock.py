@@ -12,12 +12,12 @@ import ipaddress
 import math
 import secrets
 import struct
-import time
 from asyncio import DatagramProtocol, DatagramTransport
 from collections.abc import Callable
 from typing import Any, cast
 
 from tippingpoint.errors import UserError
+from tippingpoint.util import timing
 from tippingpoint.util.network_errors import in_words
 
 _ASK = b"tpc?"
@@ -46,7 +46,7 @@ class ClockServer(DatagramProtocol):
         """The address that it listens on: 10.0.0.5:41234 or [fd00::5]:41234."""
 
     @classmethod
-    async def listen(cls, host: str, port: int = 0, *, now: Callable[[], float] = time.time) -> ClockServer:
+    async def listen(cls, host: str, port: int = 0, *, now: Callable[[], float] = timing.wall) -> ClockServer:
         """Return a server on an address of this machine; port 0 is any free port. Raises UserError if it cannot
         listen.
 
@@ -99,7 +99,7 @@ class _Asking(DatagramProtocol):
 
     def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
         """Take the answer to the open request: when it arrived, and its time."""
-        arrived = time.monotonic()
+        arrived = timing.monotonic()
         if self.answer is None or self.answer.done() or len(data) != _ANSWER.size:
             return
         mark, nonce, said = _ANSWER.unpack(data)
@@ -111,7 +111,7 @@ class _Asking(DatagramProtocol):
 
 
 async def measure_offset(
-    address: str, probes: int = 8, *, now: Callable[[], float] = time.time
+    address: str, probes: int = 8, *, now: Callable[[], float] = timing.wall
 ) -> tuple[float, float] | None:
     """Return how many seconds our clock is ahead of theirs (negative: behind), and the most that this may be off.
 
@@ -143,7 +143,7 @@ async def _measured(
             await asyncio.sleep(_PAUSE)
         asking.nonce = secrets.token_bytes(_NONCE)
         asking.answer = asyncio.get_running_loop().create_future()
-        ours, sent = now(), time.monotonic()
+        ours, sent = now(), timing.monotonic()
         transport.sendto((_ASK + asking.nonce).ljust(REQUEST, b"\0"))
         answer: tuple[float, float] | None = None
         with contextlib.suppress(TimeoutError):

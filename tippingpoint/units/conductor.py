@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Literal, Protocol
 
 from tippingpoint.units.search_words import ClearHold, ProbeReport
 from tippingpoint.units.shared_run import SharedRun, Turn
+from tippingpoint.util import timing
 
 Say = Callable[[Literal["ready", "up"], int], None]
 """Called when the unit is ready for its first turn (0), or has its share of the turn of this number up."""
@@ -158,7 +158,7 @@ class Follower:
                 if named.number == turn.number and named.hold is not None:
                     return named.hold + self._ahead
                 if named.number > turn.number:
-                    return time.time()
+                    return timing.wall()
             await self._look_again()
         return None
 
@@ -191,7 +191,7 @@ class Follower:
         last = self._run.turns[-1] if self._run.turns else None
         if last is None or last.hold is None:
             return False
-        return time.time() - self._ahead >= last.hold + last.lasts
+        return timing.wall() - self._ahead >= last.hold + last.lasts
 
     async def _look_again(self) -> None:
         self._seen.clear()

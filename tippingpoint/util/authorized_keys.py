@@ -11,13 +11,13 @@ import pwd
 import re
 import secrets
 import stat
-import time
 from base64 import b64decode
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tippingpoint.errors import UserError
+from tippingpoint.util import timing
 
 HELPER = "/usr/bin/virt-ssh-helper"
 """The program of libvirt's packages that serves `virsh -c qemu+ssh://...`. A client names it, or nc, as the command;
@@ -185,12 +185,12 @@ def _opened(path: Path, make: bool, held: ExitStack) -> int:
 
 def _lock(directory: int) -> None:
     """Lock a directory; raises OSError if its user keeps it locked."""
-    deadline = time.monotonic() + _LOCKED_WITHIN
+    deadline = timing.monotonic() + _LOCKED_WITHIN
     while True:
         try:
             fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
-            if time.monotonic() > deadline:
+            if timing.monotonic() > deadline:
                 raise OSError(errno.EWOULDBLOCK, "another program keeps the directory locked") from None
-            time.sleep(0.01)
+            timing.sleep(0.01)

@@ -11,6 +11,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from tippingpoint.util import timing
+
 LONGEST_NAME = 64
 """The most characters of a common name (RFC 5280, ub-common-name)."""
 VALID = timedelta(days=3650)
@@ -24,7 +26,7 @@ def make_pair(name: str, *, serves: Sequence[str] = ()) -> tuple[bytes, bytes]:
     """
     key = ec.generate_private_key(ec.SECP384R1())
     who = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:LONGEST_NAME])])
-    now = datetime.now(UTC)
+    now = datetime.fromtimestamp(timing.wall(), UTC)
     usage = ExtendedKeyUsageOID.SERVER_AUTH if serves else ExtendedKeyUsageOID.CLIENT_AUTH
     builder = (
         x509.CertificateBuilder()

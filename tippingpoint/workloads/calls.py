@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from asyncio import Future
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.rundir.tags import OUTCOMES, SCHEDULE_LAG, tag
+from tippingpoint.util import timing
 from tippingpoint.workloads.failures import Errors
 from tippingpoint.workloads.load import OWED
 
@@ -105,7 +105,7 @@ class Calls(Generic[Subject]):
     def oldest(self) -> float:
         """Seconds since the oldest operation in flight was due; 0 without any."""
         due = min((call.intended for call in self._calls.values() if call.timed), default=None)
-        return 0.0 if due is None else max(0.0, time.monotonic() - due)
+        return 0.0 if due is None else max(0.0, timing.monotonic() - due)
 
     @property
     def next_turn(self) -> Turn[Subject]:
@@ -138,7 +138,7 @@ class Calls(Generic[Subject]):
         A delay up to `ready` is the target's, and is only in the response time; a later delay is also the
         generator's.
         """
-        sent = time.monotonic()
+        sent = timing.monotonic()
         ready = max(intended, ready)
         delay = sent - ready
         self._lag(max(1, int(delay * 1e6)))
@@ -153,7 +153,7 @@ class Calls(Generic[Subject]):
         """Start the service time of a queued call; its response time has been running since it was due."""
         call = self._calls.pop(number, None)
         if call is not None:
-            now = time.monotonic()
+            now = timing.monotonic()
             call.delay += self._pulse.stopped(call.sent, now)
             call.sent = now
             call.queued = False
@@ -196,7 +196,7 @@ class Calls(Generic[Subject]):
 
     def expire(self) -> None:
         """Cancel calls that are older than the timeout; to be called a few times a second."""
-        now = time.monotonic()
+        now = timing.monotonic()
         limit = now - self.timeout
         for call in self._calls.values():  # in the order in which they were sent, except queued ones
             if call.queued:
@@ -226,7 +226,7 @@ class Calls(Generic[Subject]):
         if waited:
             await asyncio.wait([call.future for call in waited.values()], timeout=within)
             await asyncio.sleep(0)  # count the last answers
-        now = time.monotonic()
+        now = timing.monotonic()
         unanswered: dict[str, list[float]] = {}
         for number, call in waited.items():
             if number not in self._calls:
@@ -243,7 +243,7 @@ class Calls(Generic[Subject]):
 
     def give_up(self, older_than: float) -> None:
         """Cancel all calls in flight; those that were due longer ago than that count as timed out at their age."""
-        now = time.monotonic()
+        now = timing.monotonic()
         for number, call in list(self._calls.items()):
             if call.future.done():  # its callback would come a moment later
                 self.answered(number, call.future)
@@ -269,4 +269,4 @@ class Calls(Generic[Subject]):
             future.exception()  # mark it as retrieved, or asyncio would complain on standard error
         call = self._calls.pop(number, None)
         if call is not None:
-            call.ended(call, time.monotonic())
+            call.ended(call, timing.monotonic())

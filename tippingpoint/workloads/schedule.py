@@ -7,8 +7,9 @@ import ctypes
 import heapq
 import os
 import struct
-import time
 from collections.abc import Callable, Iterator
+
+from tippingpoint.util import timing
 
 _CLOCK_MONOTONIC = 1
 _TFD_NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC
@@ -33,7 +34,7 @@ class Timer:
 
     def set(self, when: float) -> None:
         """Wake at a moment on the monotonic clock, in seconds; at once if it has passed."""
-        nanoseconds = max(1, round((when - time.monotonic()) * 1e9))
+        nanoseconds = max(1, round((when - timing.monotonic()) * 1e9))
         value = _ITIMERSPEC.pack(0, 0, nanoseconds // 1_000_000_000, nanoseconds % 1_000_000_000)
         if _libc.timerfd_settime(self._fd, 0, value, None) < 0:
             raise OSError(ctypes.get_errno(), "timerfd_settime")
@@ -85,7 +86,7 @@ class Schedule:
         # At most as many as there were when we woke, so that calls that schedule further ones cannot starve the loop.
         try:
             for _ in range(len(self._heap)):
-                if not self._heap or self._heap[0][0] > time.monotonic():
+                if not self._heap or self._heap[0][0] > timing.monotonic():
                     break
                 when, _, call = heapq.heappop(self._heap)
                 call(when)

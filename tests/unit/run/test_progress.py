@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tippingpoint.run.progress import ConsoleProgress
 from tippingpoint.run.watcher import StageProgress
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
+from tippingpoint.util import timing
 
 STAGE = StageProgress(
     elapsed=4.0, stage=1, stages=2, size=100, goal=100, things="leases", kind="ramp", remaining=5.0
@@ -38,8 +38,8 @@ def test_a_worker_that_was_cut_is_counted_no_longer(monkeypatch: pytest.MonkeyPa
     progress.progress(STAGE, "0", tick(50, 1000))
     # when one of them is gone, and the next line is due
     progress.event(4.0, "worker-cut", {"worker": "0", "exit_code": -9})
-    later = time.monotonic() + 60
-    monkeypatch.setattr(time, "monotonic", lambda: later)
+    later = timing.monotonic() + 60
+    monkeypatch.setattr(timing, "monotonic", lambda: later)
     progress.progress(STAGE, "1", tick(50, 2000))
     progress.close()
     # then what is shown is what the other holds
@@ -96,10 +96,10 @@ def test_a_spawn_run_shows_what_is_made_of_what_is_to_be_made(
     # when each has made ten things more within two seconds
     for number, tick in enumerate(ticks):
         later = 1e6 + 60 * number
-        monkeypatch.setattr(time, "monotonic", lambda later=later: later)
+        monkeypatch.setattr(timing, "monotonic", lambda later=later: later)
         for worker in ("0", "1"):
             progress.progress(STAGE, worker, tick)
-    monkeypatch.setattr(time, "monotonic", lambda: 2e6)
+    monkeypatch.setattr(timing, "monotonic", lambda: 2e6)
     progress.progress(STAGE, "1", ticks[1])
     progress.close()
     # then the line has both, and what a rate limit refused apart from errors
@@ -117,7 +117,7 @@ def test_a_run_that_makes_containers_shows_how_fast_they_come_and_how_long_one_t
     progress.began(manifest().model_copy(update=kind), tmp_path)
     for second in range(9):
         later = 1e6 + 60 * second
-        monkeypatch.setattr(time, "monotonic", lambda later=later: later)
+        monkeypatch.setattr(timing, "monotonic", lambda later=later: later)
         made = second % 2
         samples = {"launch.ok": Histogram.of([2_000_000]), "list.ok": Histogram.of([5])} if made else {}
         for worker in "01":
@@ -141,7 +141,7 @@ def test_the_making_of_the_fleet_is_shown_while_it_lasts_and_at_its_end(
 ) -> None:
     shown = io.StringIO()
     progress = ConsoleProgress(shown)
-    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(timing, "monotonic", lambda: 100.0)
     for done in (1, 50, 99, 100, 100):
         progress.preparing("units", done, 100)
     progress.close()
@@ -166,7 +166,7 @@ def test_the_last_line_of_the_making_says_the_whole_though_one_worker_was_done_f
     # given two workers with ten passwords each to set
     shown = io.StringIO()
     progress = ConsoleProgress(shown)
-    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(timing, "monotonic", lambda: 100.0)
     # when the first has set all of its own before the second is heard of
     for done, goal in ((10, 10), (10, 20), (15, 20), (20, 20), (20, 20)):
         progress.preparing("passwords", done, goal)

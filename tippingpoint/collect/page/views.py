@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,6 +27,7 @@ from tippingpoint.compare.baselines import list_baselines
 from tippingpoint.errors import UserError
 from tippingpoint.report.formats.html import embedded, page_script
 from tippingpoint.units.shared_run import UnitWord
+from tippingpoint.util import timing
 from tippingpoint.util.durations import format_duration
 from tippingpoint.util.numbers import show_us
 from tippingpoint.util.templates import template_environment
@@ -158,7 +158,7 @@ class Pages:
     def _may_read(self, request: web.Request) -> bool:
         if self._access.is_bearer(request.headers.get("Authorization", "")):
             return True
-        return self._access.is_login(request.cookies.get(_COOKIE, ""), time.time())
+        return self._access.is_login(request.cookies.get(_COOKIE, ""), timing.wall())
 
     # -- the login ---------------------------------------------------------------------------------
 
@@ -174,7 +174,7 @@ class Pages:
         if not self._access.is_token(str(form.get("token", "")).strip()):
             return _page("login.html.j2", status=401, next=there, problem="Wrong token.")
         response = web.Response(status=303, headers={"Location": there})
-        login = self._access.login(time.time())
+        login = self._access.login(timing.wall())
         response.set_cookie(_COOKIE, login, max_age=SESSION, secure=True, httponly=True, samesite="Strict")
         return response
 
@@ -187,7 +187,7 @@ class Pages:
 
     async def _list(self, request: web.Request) -> web.Response:
         def read() -> list[RunView]:
-            now = time.time()
+            now = timing.wall()
             return [_view(run, now) for run in self._runs.newest_first()]
 
         runs = await asyncio.to_thread(read)
@@ -196,7 +196,7 @@ class Pages:
 
     async def _run(self, request: web.Request) -> web.Response:
         def read() -> tuple[RunView, list[UnitView], float, dict[str, Any]]:
-            run, now = self._find(request.match_info["run"]), time.time()
+            run, now = self._find(request.match_info["run"]), timing.wall()
             words = run.words
             units = [
                 UnitView(unit, words.get(unit), run.shared.missing.get(unit, "")) for unit in run.shared.units

@@ -14,13 +14,13 @@ import signal
 import socket
 import ssl
 import subprocess
-import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 from tippingpoint.errors import OperationFailed, UserError
+from tippingpoint.util import timing
 
 CONFIGURATION = "prometheus.yml"
 """The name of Prometheus' file in the configuration directory."""
@@ -133,14 +133,14 @@ def awaited_reload(serving: Serving) -> Generator[None, None, None]:
     """Check a reload (SIGHUP) that the context starts. Raises OperationFailed if the configuration was refused."""
     before = _figures(serving)
     yield
-    deadline = time.monotonic() + _RELOADED_WITHIN
-    while time.monotonic() < deadline:
+    deadline = timing.monotonic() + _RELOADED_WITHIN
+    while timing.monotonic() < deadline:
         now = _figures(serving)
         if now.get(_RELOADED, before.get(_RELOADED)) != before.get(_RELOADED):
             return
         if now.get(_RELOAD_SUCCEEDED) == 0 and before.get(_RELOAD_SUCCEEDED) != 0:
             break  # if an earlier reload failed, too, only time shows that this one did
-        time.sleep(_POLL)
+        timing.sleep(_POLL)
     raise OperationFailed(
         f"{serving.configuration}: Prometheus did not take it: expected what promtool accepts"
     )
@@ -186,14 +186,14 @@ class Server:
             self._process = subprocess.Popen(
                 self._line, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-        deadline = time.monotonic() + READY_WITHIN
+        deadline = timing.monotonic() + READY_WITHIN
         while not is_ready(self.serving):
             if self._process.poll() is not None:
                 raise OperationFailed(f"prometheus: did not start: {self._last_words()}")
-            if time.monotonic() > deadline:
+            if timing.monotonic() > deadline:
                 self.kill()
                 raise OperationFailed(f"prometheus: not ready within {READY_WITHIN:g} s")
-            time.sleep(_POLL)
+            timing.sleep(_POLL)
 
     def reload(self) -> None:
         """Reload the configuration directory. Raises OperationFailed, with its last message, if that fails."""

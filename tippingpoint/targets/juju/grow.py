@@ -12,7 +12,6 @@ In addition, the first worker's observer requests the status of one application 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ from tippingpoint.targets.juju.grow_steps import (
 )
 from tippingpoint.targets.juju.hollow import application_name, instance_id
 from tippingpoint.targets.juju.hollow_agents import Agents
+from tippingpoint.util import timing
 from tippingpoint.util.backoff import backoff, doubled
 from tippingpoint.workloads.load import (
     OWED,
@@ -173,7 +173,7 @@ class JujuSpawn:
         assert isinstance(asked, GrowStage)
         self._batch = asked.batch or self._workload.batch
         share = Share.among(self._stages, index, workers)
-        begin = time.monotonic()
+        begin = timing.monotonic()
         self._begin(Goal.of(asked, share), stage.over, begin)
         self._stage = stage.number
         if index == 0 and self._workload.observe_every:
@@ -182,15 +182,15 @@ class JujuSpawn:
     async def _clear(self, share: Share, progress: OnProgress) -> None:
         """Remove all that this worker made; raises OperationFailed if nothing goes for as long as an operation may
         take."""
-        self._begin(Goal(share), 0.0, time.monotonic())
+        self._begin(Goal(share), 0.0, timing.monotonic())
         at_first = fewest = sum(self._existing.amounts.values())
-        fell = time.monotonic()
+        fell = timing.monotonic()
         while not self._reached:
             progress("things removed", max(0, at_first - fewest), at_first)
             await asyncio.sleep(LOOK_EVERY)
             if (left := sum(self._existing.amounts.values())) < fewest:
-                fewest, fell = left, time.monotonic()
-            if time.monotonic() - fell > max(LONGEST_LOOK, self._workload.timeout):
+                fewest, fell = left, timing.monotonic()
+            if timing.monotonic() - fell > max(LONGEST_LOOK, self._workload.timeout):
                 break
         emptied = self._reached
         self.stop()
@@ -346,7 +346,7 @@ class JujuSpawn:
             return
         if its_round.undue or its_round.under_way or self._queue or self._first_round is not None:
             return
-        now = time.monotonic()
+        now = timing.monotonic()
         if its_round.failed:
             self._failed_rounds += 1
             self._schedule.at(now + backoff(self._failed_rounds), partial(self._look, its_round))
@@ -390,7 +390,7 @@ class JujuSpawn:
     def _see(self, status: dict[str, Any]) -> None:
         """Update the model's state from a full status."""
         self._existing = existing = Existing.of(status, self._share, self._prefix, self._worker)
-        now = time.monotonic()
+        now = timing.monotonic()
         present: set[object] = {("machine", number) for number in existing.machines}
         present |= {("application", number) for number in existing.units} | existing.relations
         present |= {unit for units in existing.units.values() for unit in units}

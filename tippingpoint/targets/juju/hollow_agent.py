@@ -10,7 +10,6 @@ An idle unit has no task: the pending calls of its watchers call back.
 from __future__ import annotations
 
 import random
-import time
 from asyncio import Future
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -21,6 +20,7 @@ from tippingpoint.errors import OperationFailed
 from tippingpoint.targets.juju.api.client import ApiClient, Connection, Identity
 from tippingpoint.targets.juju.api.errors import NOT_IMPLEMENTED, ApiError, result_error
 from tippingpoint.targets.juju.api.model import fields, items, unit_tag
+from tippingpoint.util import timing
 from tippingpoint.util.backoff import backoff
 from tippingpoint.workloads.schedule import Schedule
 from tippingpoint.workloads.spawn.operations import Ended, Operations
@@ -154,7 +154,7 @@ class Agent:
         self._forget()
         if not self._closed and not self.going:
             self._operations.errors.note("connection", "lost", reason)
-            moment = time.monotonic() + random.uniform(0.0, RECONNECT_WITHIN)
+            moment = timing.monotonic() + random.uniform(0.0, RECONNECT_WITHIN)
             self._connect_at(moment, moment)
 
     # -- what an agent does ----------------------------------------------------------------------
@@ -169,7 +169,7 @@ class Agent:
                 connection.close()
                 self._forget()
                 if not self.going:
-                    self._try_again(time.monotonic())
+                    self._try_again(timing.monotonic())
             return
         except OperationFailed:
             return  # the connection was lost, and `_lost` was called
@@ -309,7 +309,7 @@ class Agent:
         error = result_error(_first(answer), "LeadershipService", "ClaimLeadership")
         self._leads = error is None
         if error is None:
-            self._schedule.at(time.monotonic() + LEASE / 2, partial(self._lead_again, connection))
+            self._schedule.at(timing.monotonic() + LEASE / 2, partial(self._lead_again, connection))
         else:
             released = connection.call(
                 "LeadershipService", "BlockUntilLeadershipReleased", {"Name": self._application}
@@ -318,7 +318,7 @@ class Agent:
 
     def _released(self, connection: Connection, future: Future[Any]) -> None:
         if not future.cancelled() and future.exception() is None:
-            self._lead_again(connection, time.monotonic())
+            self._lead_again(connection, timing.monotonic())
 
     def _lead_again(self, connection: Connection, _: float) -> None:
         if self._connection is connection and not self.going:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
 from asyncio import Task
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
@@ -16,6 +15,7 @@ from tippingpoint.targets.juju.api.errors import ConnectionLost, result_errors
 from tippingpoint.targets.juju.api.model import ask, log_in, unit_tag
 from tippingpoint.targets.juju.hollow import PASSWORDS_PER_CALL
 from tippingpoint.targets.juju.hollow_agent import Agent
+from tippingpoint.util import timing
 from tippingpoint.util.backoff import backoff
 from tippingpoint.workloads.schedule import Schedule
 from tippingpoint.workloads.spawn.operations import Operations
@@ -131,7 +131,7 @@ class Agents:
                 left = [unit for unit in waiting if unit not in done]
                 if left:
                     self._without_password.setdefault(machine, []).extend(left)
-                now = time.monotonic()
+                now = timing.monotonic()
                 for unit in units:
                     if unit in done and unit in self._agents:
                         self._agents[unit].connect(now)

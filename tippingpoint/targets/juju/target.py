@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from tippingpoint.targets.juju.ledger import JujuEntry, model_name
 from tippingpoint.targets.juju.plan import JujuTarget
 from tippingpoint.targets.juju.workspace import JujuWorkspace
 from tippingpoint.targets.target import Target, Tell
+from tippingpoint.util import timing
 from tippingpoint.workloads.load import Load, OnProgress
 from tippingpoint.workloads.schedule import Schedule
 
@@ -142,11 +142,11 @@ class Juju(Target[JujuTarget, JujuEntry, JujuWorkspace]):
         client = ApiClient(access.addresses, access.ca)
         try:
             uuid = await find_model(access, model)
-            begun = time.monotonic()
+            begun = timing.monotonic()
             admin = await ModelAdmin.open(client, access, uuid)
-            connected = time.monotonic()
+            connected = timing.monotonic()
             await admin.full_status()
-            listed = time.monotonic()
+            listed = timing.monotonic()
         except OperationFailed as problem:
             raise TargetError(access.controller_name, str(problem), "a controller that answers") from None
         finally:

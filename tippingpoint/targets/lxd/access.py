@@ -17,6 +17,7 @@ from cryptography import x509
 
 from tippingpoint.errors import UserError
 from tippingpoint.targets.lxd.product import LXD, PRODUCTS
+from tippingpoint.util import timing
 from tippingpoint.util.certificates import load_pair
 from tippingpoint.util.secret_files import read_text, read_yaml
 
@@ -281,7 +282,7 @@ def _in_date(place: str, certificate: str, file: str) -> None:
         begins, ends = read.not_valid_before_utc, read.not_valid_after_utc
     except (ssl.SSLError, ValueError, x509.InvalidVersion):
         raise UserError(place, file, "a certificate (PEM)") from None
-    now = datetime.now(UTC)
+    now = datetime.fromtimestamp(timing.wall(), UTC)
     if now > ends:
         raise UserError(place, file, f"a valid certificate: this one expired on {ends:%Y-%m-%d %H:%M} UTC")
     if now < begins:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any, NamedTuple
 
 from tippingpoint.errors import OperationFailed, TargetError, UserError
@@ -16,6 +15,7 @@ from tippingpoint.targets.lxd.provision import MARK, access_of, greet, parts_of
 from tippingpoint.targets.lxd.retrying import ask_unless_refused
 from tippingpoint.targets.lxd.spawn import LxdInstances
 from tippingpoint.targets.lxd.workspace import LxdPlace, LxdWorkspace
+from tippingpoint.util import timing
 from tippingpoint.workloads.spawn.target import Item
 
 _NOT_THERE = {
@@ -103,7 +103,7 @@ async def _find_ours(client: LxdClient, projects: list[str], prefix: str) -> _Ou
 
 
 async def _timed(instances: LxdInstances, what: str, running: Item | None, within: float) -> Probed:
-    began = time.perf_counter()
+    began = timing.monotonic()
     try:
         async with asyncio.timeout(within):
             asked = await instances.observe(what, 0, running)
@@ -111,5 +111,5 @@ async def _timed(instances: LxdInstances, what: str, running: Item | None, withi
         return Probed(what, None, f"no answer within {within:g} s")
     except OperationFailed as problem:
         return Probed(what, None, str(problem))
-    took = time.perf_counter() - began
+    took = timing.monotonic() - began
     return Probed(what, took * 1000, "") if asked else Probed(what, None, _NOT_THERE[what])

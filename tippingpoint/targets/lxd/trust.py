@@ -23,6 +23,7 @@ from tippingpoint.targets.lxd.client import LxdClient
 from tippingpoint.targets.lxd.errors import LxdError
 from tippingpoint.targets.lxd.product import trust_request
 from tippingpoint.targets.lxd.retrying import REFUSED, insist
+from tippingpoint.util import timing
 from tippingpoint.util.key_pair import LONGEST_NAME, make_pair
 from tippingpoint.util.network_errors import in_words
 from tippingpoint.util.patience import answers_within
@@ -63,7 +64,7 @@ def read_token(text: str) -> Token:
     with suppress(ValueError, TypeError):
         # Go writes year 1 for a token that does not expire, and nanoseconds, which Python drops.
         expires = datetime.fromisoformat(cast("str", ends))
-        if expires.year > 1 and expires < datetime.now(UTC):
+        if expires.year > 1 and expires < datetime.fromtimestamp(timing.wall(), UTC):
             raise UserError(place, name, f"a valid token: this one expired on {expires:%Y-%m-%d %H:%M %Z}")
     return Token(name, addresses, print_.lower(), text)
 

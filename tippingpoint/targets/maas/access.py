@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import ssl
-import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from tippingpoint.errors import UserError
 from tippingpoint.targets.maas.plan import MaasTarget
+from tippingpoint.util import timing
 from tippingpoint.util.secret_files import read_yaml
 
 _PLACE = "target.credentials"
@@ -52,7 +52,7 @@ class MaasAccess:
             "oauth_token": self.token,
             "oauth_signature": f"&{self.secret}",
             "oauth_nonce": uuid.uuid4().hex,
-            "oauth_timestamp": str(int(time.time())),
+            "oauth_timestamp": str(int(timing.wall())),
         }
         return "OAuth " + ", ".join(f'{name}="{quote(value, safe="")}"' for name, value in fields.items())
 

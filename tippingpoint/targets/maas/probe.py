@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 from tippingpoint.errors import OperationFailed
 from tippingpoint.targets.maas.access import access
 from tippingpoint.targets.maas.client import MaasClient
 from tippingpoint.targets.maas.plan import MaasTarget
 from tippingpoint.targets.maas.spawn import LISTS
+from tippingpoint.util import timing
 
 ANSWERS_WITHIN = 60.0
 """Seconds to wait for each answer. A list of all machines takes a region 30 s where there are thousands."""
@@ -27,7 +27,7 @@ async def probe(target: MaasTarget) -> list[str]:
 
 async def _asked(client: MaasClient, what: str) -> str:
     path, op, query = LISTS[what]
-    begun = time.monotonic()
+    begun = timing.monotonic()
     try:
         async with asyncio.timeout(ANSWERS_WITHIN):
             await client.skim(path, query, op=op)
@@ -35,4 +35,4 @@ async def _asked(client: MaasClient, what: str) -> str:
         return f"{what}: no answer within {ANSWERS_WITHIN:g} s"
     except OperationFailed as problem:
         return f"{what}: {problem}"
-    return f"{what} {(time.monotonic() - begun) * 1e3:.0f} ms"
+    return f"{what} {(timing.monotonic() - begun) * 1e3:.0f} ms"

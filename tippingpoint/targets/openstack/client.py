@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -29,6 +28,7 @@ from tippingpoint.targets.openstack.errors import (
 )
 from tippingpoint.targets.openstack.tokens import Token, read_token, request_of, rescope_of, tokens_of
 from tippingpoint.targets.openstack.versions import Version, show_version
+from tippingpoint.util import timing
 from tippingpoint.util.in_clear import is_in_clear
 from tippingpoint.util.rest import TooLarge, broken, open_session, read_body
 from tippingpoint.util.retrying import retry
@@ -155,7 +155,7 @@ class OpenstackClient:
 
     async def _token(self, project: str) -> Token:
         """Return the token for a project: the present one while it is valid. It is renewed in the background."""
-        now = time.monotonic()
+        now = timing.monotonic()
         token = self._tokens.get(project)
         if token is None or token.is_over(now):
             return await self._renewed(project)
@@ -210,7 +210,7 @@ class OpenstackClient:
         return await self._asked_for(rescope_of(await self._anew("", own), project))
 
     async def _asked_for(self, request: Mapping[str, Any]) -> Token:
-        now = time.monotonic()
+        now = timing.monotonic()
         where = f"{self._access.auth_url}/auth/tokens"
         what = "POST identity /auth/tokens"
         answer, headers = await self._exchange("POST", where, orjson.dumps(request), dict(_JSON), what)
@@ -324,7 +324,7 @@ def _retry_after(value: str | None) -> float | None:
     moment = _date(value)
     if moment is None:
         return None
-    return min(LONGEST_WAIT, max(0.0, (moment - datetime.now(UTC)).total_seconds()))
+    return min(LONGEST_WAIT, max(0.0, (moment - datetime.fromtimestamp(timing.wall(), UTC)).total_seconds()))
 
 
 def _date(value: str | None) -> datetime | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 from tippingpoint.errors import OperationFailed
 from tippingpoint.targets.openstack.access import from_clouds
@@ -13,6 +12,7 @@ from tippingpoint.targets.openstack.provision import is_admin, told_of
 from tippingpoint.targets.openstack.spawn import OpenstackServers
 from tippingpoint.targets.openstack.versions import SERVERS
 from tippingpoint.targets.openstack.workspace import OpenstackWorkspace
+from tippingpoint.util import timing
 
 ANSWERS_WITHIN = 30.0
 """Seconds to wait for each answer of an OpenStack's services."""
@@ -52,7 +52,7 @@ async def probe(target: OpenstackTarget) -> list[str]:
 
 
 async def _asked(servers: OpenstackServers, what: str) -> str:
-    begun = time.monotonic()
+    begun = timing.monotonic()
     try:
         async with asyncio.timeout(ANSWERS_WITHIN):
             answered = await servers.observe(what, 0, None)
@@ -60,5 +60,5 @@ async def _asked(servers: OpenstackServers, what: str) -> str:
         return f"{what}: no answer within {ANSWERS_WITHIN:g} s"
     except OperationFailed as problem:
         return f"{what}: {problem}"
-    took = time.monotonic() - begun
+    took = timing.monotonic() - begun
     return f"{what} {took * 1e3:.0f} ms" if answered else f"{what}: for admins only"

@@ -7,13 +7,13 @@ each, or wait for one another. It also verifies TLS by its own authorities, and 
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
 
 from tippingpoint.targets.openstack.access import SERVICES, CloudAccess
+from tippingpoint.util import timing
 
 RENEW_SHARE = 0.2
 RENEW_AT_MOST = 300.0
@@ -61,7 +61,7 @@ def tokens_of(access: CloudAccess) -> dict[str, Token]:
 
     All clients share them, because a login costs Keystone a third of a CPU-second for the password's hash.
     """
-    now = time.monotonic()
+    now = timing.monotonic()
     over = [
         who for who, known in _known.items() if known and all(token.is_over(now) for token in known.values())
     ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from asyncio import Future
 from collections import Counter
 from collections.abc import Mapping
@@ -42,6 +41,7 @@ from tippingpoint.targets.pacemaker.cts_watch import Watch
 from tippingpoint.targets.pacemaker.status import ClusterStatus
 from tippingpoint.targets.pacemaker.stores import TICKET, TICKETS
 from tippingpoint.targets.pacemaker.wire import CAN_CREATE, SYNC, Answer
+from tippingpoint.util import timing
 from tippingpoint.util.lab_socket import ask_lab
 from tippingpoint.workloads.load import Event, Gauge, OnProgress, PrepareOrder, StageOrder, TargetFacts
 from tippingpoint.workloads.schedule import Schedule
@@ -208,10 +208,10 @@ class CtsLoad:
             problem = f"not begun: {failed or 'the cluster was not whole in time'}"
         self._schedule.clear()
         if self._workload.update_every and not problem:
-            self._schedule.at(time.monotonic(), self._update)
+            self._schedule.at(timing.monotonic(), self._update)
         for number, name in enumerate(tests, start=1):
             chance = Random(f"{self._workload.seed} {stage.number} {number} {name}")
-            test = self._test = _Test(name, time.monotonic())
+            test = self._test = _Test(name, timing.monotonic())
             outcome, assertion = "failed", "whole cluster"
             scene = self._scene(chance)
             if not problem:
@@ -227,7 +227,7 @@ class CtsLoad:
 
     async def _set_up(self, nodes: int | None) -> None:
         """Begin the stage's cluster, and make our resources in it."""
-        begin = time.monotonic()
+        begin = timing.monotonic()
         self._changed = True
         async with asyncio.timeout(self._workload.timeout):
             if nodes is not None:
@@ -236,7 +236,7 @@ class CtsLoad:
                 # Those that boot: a moment after the request some are not running yet.
                 self._nodes = tuple(sorted((await self._ask({"do": "cluster"}))["addresses"], key=_natural))
                 scene = self._scene(Random(0))
-                formed = await self._until(scene.whole()[:3], time.monotonic() + self._workload.timeout)
+                formed = await self._until(scene.whole()[:3], timing.monotonic() + self._workload.timeout)
                 self._operations.count("form", "ok", begin, begin, formed)
             status = await self._first_answer()
             members = {name: node.id for name, node in status.nodes.items() if not node.remote}
@@ -244,7 +244,7 @@ class CtsLoad:
             await self._watch_call("cib_create", "status", TICKETS, SYNC)
             await self._things.make(self._watch.call, self._nodes)
             await self._until(
-                self._scene(Random(0)).whole(), time.monotonic() + self._workload.timeout, settled=True
+                self._scene(Random(0)).whole(), timing.monotonic() + self._workload.timeout, settled=True
             )
 
     async def _first_answer(self) -> ClusterStatus:
@@ -296,20 +296,20 @@ class CtsLoad:
         with contextlib.suppress(StopIteration):
             while True:
                 step = next(steps) if view is None else steps.send(view)
-                begin = time.monotonic()
+                begin = timing.monotonic()
                 test_steps: list[tuple[str, float]] = [] if test is None else test.steps
                 test_steps.append((step.name, 0.0))
                 end: float | None = None
                 try:
                     end = await self._carry_out(step)
                 finally:
-                    test_steps[-1] = (step.name, (end or time.monotonic()) - begin)
+                    test_steps[-1] = (step.name, (end or timing.monotonic()) - begin)
                 view = self._view
 
     async def _carry_out(self, step: Step) -> float:
         """Do what a step says; returns the moment of its end."""
         if isinstance(step, Ask | Change):
-            self._acted = time.monotonic()
+            self._acted = timing.monotonic()
         match step:
             case Ask():
                 await asyncio.gather(*(self._ask(request) for request in step.requests))
@@ -320,10 +320,10 @@ class CtsLoad:
                 await self._respawned(step)
             case Await():
                 return await self._await(step)
-        return time.monotonic()
+        return timing.monotonic()
 
     async def _await(self, step: Await) -> float:
-        begin = time.monotonic()
+        begin = timing.monotonic()
         limit = self._workload.idle if step.within == "idle" else self._workload.timeout
         settled = step.timed in ("idle", "recover")
         since = begin if step.timed == "idle" else self._acted
@@ -331,7 +331,7 @@ class CtsLoad:
             end = await self._until(step.conditions, begin + limit, settled=settled)
         except (Failed, asyncio.CancelledError):
             if step.timed:
-                self._operations.count(step.timed, "timeout", since, since, time.monotonic())
+                self._operations.count(step.timed, "timeout", since, since, timing.monotonic())
             raise
         if step.timed:
             self._operations.count(step.timed, "ok", since, since, end)
@@ -343,9 +343,9 @@ class CtsLoad:
         """Look until all conditions hold, `settled` for some time; returns when they began to. Failed at the end."""
         since: float | None = None
         while True:
-            begin = time.monotonic()
+            begin = timing.monotonic()
             missing = unmet(conditions, await self._look())
-            now = time.monotonic()
+            now = timing.monotonic()
             if self._test is not None:
                 self._test.missing = missing or ("", "")
             if missing is None:
@@ -359,9 +359,9 @@ class CtsLoad:
             await asyncio.sleep(max(LOOK_EVERY, now - begin))
 
     async def _look(self) -> View:
-        begin = time.monotonic()
+        begin = timing.monotonic()
         sides = await self._watch.look(f"{self._things.prefix}-")
-        end = time.monotonic()
+        end = timing.monotonic()
         self._operations.count(_POLL, "ok", begin, begin, end)
         running, fenced = frozenset[str](sides[0].members if sides else ()), tuple[str, ...]()
         if self._lab is not None:
@@ -410,7 +410,7 @@ class CtsLoad:
 
     async def _make_whole(self, scene: Scene, test: _Test, outcome: str) -> str:
         """Start what is off, and after a failure put everything back; returns why the cluster is not whole."""
-        begin = time.monotonic()
+        begin = timing.monotonic()
         try:
             if outcome != "failed" and unmet(scene.whole(), await self._look()) is None:
                 return ""
@@ -440,7 +440,7 @@ class CtsLoad:
         return ""
 
     def _told_repair(self, begin: float, test: _Test, did: str, problem: str) -> None:
-        seconds = round(time.monotonic() - begin, 3)
+        seconds = round(timing.monotonic() - begin, 3)
         self.events.append(
             (begin, "repair", {"test": test.name, "did": did, "seconds": seconds, "problem": problem})
         )
@@ -449,7 +449,7 @@ class CtsLoad:
         if self._lab is not None:
             await self._carry_out_all(start_all(scene, timed), None)
         else:
-            await self._until(scene.whole(), time.monotonic() + self._workload.timeout, settled=True)
+            await self._until(scene.whole(), timing.monotonic() + self._workload.timeout, settled=True)
 
     async def _put_back(self) -> None:
         """Heal, start every node, and undo what tests change; needs a quorum, which it waits for."""
@@ -467,7 +467,7 @@ class CtsLoad:
 
     def _update(self, intended: float) -> None:
         every = self._workload.update_every
-        self._schedule.at(max(intended + every, time.monotonic()), self._update)
+        self._schedule.at(max(intended + every, timing.monotonic()), self._update)
         connection = self._watch.one_with_quorum()
         if connection is None:
             return  # a test has stopped the cluster: there is nobody to ask
@@ -490,11 +490,11 @@ class CtsLoad:
                 answer = await ask_lab(lab, {"do": "loads"})
             except UserError:
                 return  # a lab that does not tell loads
-            self.events.append((time.monotonic(), "node-load", {"loads": answer["loads"]}))
+            self.events.append((timing.monotonic(), "node-load", {"loads": answer["loads"]}))
             await asyncio.sleep(self._workload.sample_every)
 
     def _tell(self, test: _Test, stage: int, outcome: str, assertion: str, problem: str) -> None:
-        end = time.monotonic()
+        end = timing.monotonic()
         if outcome != "skipped":
             for operation in ("test", test.name):
                 recorded = "ok" if outcome == "passed" else "error"

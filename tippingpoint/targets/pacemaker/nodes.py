@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from asyncio import Future
 from collections.abc import Awaitable, Callable
 
@@ -13,6 +12,7 @@ from tippingpoint.targets.pacemaker.access import LOGIN_WITHIN, PacemakerAccess,
 from tippingpoint.targets.pacemaker.connection import Connection
 from tippingpoint.targets.pacemaker.tags import attributes, start_tags
 from tippingpoint.targets.pacemaker.wire import LOCAL, SHALLOW, SYNC, Answer
+from tippingpoint.util import timing
 from tippingpoint.util.backoff import backoff
 from tippingpoint.util.network_errors import in_words
 from tippingpoint.util.patience import answers_within
@@ -40,7 +40,7 @@ class _Door:
             await self._knock(connect, name)
             return
         async with self._turn:
-            await asyncio.sleep(max(0.0, self._opens - time.monotonic()))
+            await asyncio.sleep(max(0.0, self._opens - timing.monotonic()))
             await self._knock(connect, name)
 
     async def _knock(self, connect: Callable[[], Awaitable[None]], name: str) -> None:
@@ -48,7 +48,7 @@ class _Door:
             await connect()
         except Exception as error:
             if refusal(name, error) is not None:
-                self.refused, self._opens = True, time.monotonic() + AFTER_REFUSAL
+                self.refused, self._opens = True, timing.monotonic() + AFTER_REFUSAL
             raise
         self.refused = False
 

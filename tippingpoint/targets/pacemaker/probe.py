@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable
 
 from tippingpoint.errors import OperationFailed, TargetError
@@ -15,6 +14,7 @@ from tippingpoint.targets.pacemaker.removal import remove_element, remove_leases
 from tippingpoint.targets.pacemaker.status import read_status
 from tippingpoint.targets.pacemaker.stores import CONFIG, TICKET, TICKETS, Store
 from tippingpoint.targets.pacemaker.wire import CAN_CREATE, LOCAL, SYNC, Answer, WireError
+from tippingpoint.util import timing
 from tippingpoint.util.network_errors import in_words
 from tippingpoint.util.patience import answers_within
 
@@ -32,7 +32,7 @@ async def probe(target: PacemakerTarget, prefix: str = "") -> list[str]:
     progress. TargetError if no node lets us in.
     """
     known = access(target)
-    began = time.perf_counter()
+    began = timing.monotonic()
     connection = await _log_in(known)
     lines = [f"login {_ms(began)}, at {connection.name}"]
     name = f"{prefix}-probe" if prefix else PROBE
@@ -67,7 +67,7 @@ async def _log_in(known: PacemakerAccess) -> Connection:
 
 
 async def _timed(what: str, ask: Callable[[], Awaitable[str]]) -> str:
-    began = time.perf_counter()
+    began = timing.monotonic()
     try:
         async with asyncio.timeout(ANSWERS_WITHIN):
             more = await ask()
@@ -105,4 +105,4 @@ def _accepted(answer: Answer) -> Answer:
 
 
 def _ms(began: float) -> str:
-    return f"{(time.perf_counter() - began) * 1000:.1f} ms"
+    return f"{(timing.monotonic() - began) * 1000:.1f} ms"

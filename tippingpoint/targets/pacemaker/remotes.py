@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.targets.pacemaker.access import access
@@ -13,6 +12,7 @@ from tippingpoint.targets.pacemaker.plan import REMOTE, PacemakerTarget
 from tippingpoint.targets.pacemaker.primitives import Names, primitive
 from tippingpoint.targets.pacemaker.wire import CAN_CREATE
 from tippingpoint.targets.target import Tell
+from tippingpoint.util import timing
 
 ONLINE_WITHIN = 600.0
 """Seconds until all are online. 50 took 34 s on 2 busy cores."""
@@ -38,7 +38,7 @@ async def add_remotes(target: PacemakerTarget, prefix: str, tell: Tell) -> None:
     try:
         await cib.open()
         await cib.look()
-        begin = time.monotonic()
+        begin = timing.monotonic()
         nodes = "".join(
             primitive(id, REMOTE, {"server": address}, 0)
             for id, address in zip(ids, known.remotes, strict=False)
@@ -63,7 +63,7 @@ async def add_remotes(target: PacemakerTarget, prefix: str, tell: Tell) -> None:
 async def _await_online(cib: Cib, live: Live, ids: list[str], begin: float) -> list[float]:
     async def online(id: str) -> float:
         await live.until(id, lambda: live.at.get(id), starts=True)
-        return time.monotonic() - begin
+        return timing.monotonic() - begin
 
     async with asyncio.timeout(ONLINE_WITHIN):
         waits = [asyncio.ensure_future(online(id)) for id in ids]

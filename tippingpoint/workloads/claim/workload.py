@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-import time
 from asyncio import Future
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -24,6 +23,7 @@ from typing import Any
 from tippingpoint.plan.claim import CLAIM_OPERATIONS, MAX_LEASES, ClaimWorkload, Stage
 from tippingpoint.plan.read import AnyStage, Plan
 from tippingpoint.rundir.recorder import Recorder
+from tippingpoint.util import timing
 from tippingpoint.util.backoff import backoff
 from tippingpoint.util.bound import Bound
 from tippingpoint.workloads.calls import Call, Calls
@@ -190,14 +190,14 @@ class ClaimLoad:
         self._renew_every(asked.renewed_every(self._workload.renew_time))
         held = asked.held(self._workload.renew_time)
         self.set_leases(set(_share(held, stage.share)), stage.over)
-        self._churn.begin(asked.claims, stage.share, time.monotonic())
+        self._churn.begin(asked.claims, stage.share, timing.monotonic())
         if isinstance(self._target, Noticing):
             self._target.notice(self._happened, stage.share[0] == 0)
         if stage.share[0] == 0 and isinstance(self._target, Led) and self._following is None:
             self._following = self._loop.create_task(self._follow(self._target))
 
     def _happened(self, event: str, fields: Mapping[str, Any]) -> None:
-        self.events.append((time.monotonic(), event, dict(fields)))
+        self.events.append((timing.monotonic(), event, dict(fields)))
 
     async def _follow(self, target: Led) -> None:
         """Note changes of the leader, while the target tells; one worker does this for all."""
@@ -205,7 +205,7 @@ class ClaimLoad:
         while (leader := await target.leader()) is not None:
             if leader and leader != told:
                 told = leader
-                self.events.append((time.monotonic(), "leader", {"member": leader}))
+                self.events.append((timing.monotonic(), "leader", {"member": leader}))
             await asyncio.sleep(LEADER_EVERY)
 
     async def close(self) -> None:
@@ -231,7 +231,7 @@ class ClaimLoad:
         # The units live as long as the stage: freeze them, so that garbage collection never stops the loop.
         gc.collect()
         gc.freeze()
-        now = time.monotonic()
+        now = timing.monotonic()
         begin = self._claim if self._connections is None else self._connect
         for unit, moment in zip(units, spread(len(units), now, over), strict=True):
             unit.ready = now
@@ -243,7 +243,7 @@ class ClaimLoad:
         before, self._renew_time = self._renew_time, seconds
         if seconds == before:
             return
-        now = time.monotonic()
+        now = timing.monotonic()
         for unit in (unit for units in self._leases.values() for unit in units):
             if unit.holding is not None and unit.overdue is None and unit.due > now:
                 self._extend_at(unit, now + (unit.due - now) * seconds / before)
@@ -281,7 +281,7 @@ class ClaimLoad:
             return
         await self._drop_connections()
         over = self._asked + self._workload.claim_time
-        while (left := over - time.monotonic()) > 0:
+        while (left := over - timing.monotonic()) > 0:
             # This is reported again and again, as a claim time may be longer than a silent worker is waited for.
             progress("leases run out", 0, leases)
             await asyncio.sleep(min(left, _STILL_WAITING))
@@ -294,7 +294,7 @@ class ClaimLoad:
 
     async def give_back(self, within: float) -> int:
         """Release every lease; returns how many could not be released in time and will expire."""
-        deadline = time.monotonic() + within
+        deadline = timing.monotonic() + within
         self._generation += 1
         self._calls.abandon()
         self._schedule.clear()
@@ -311,7 +311,7 @@ class ClaimLoad:
         left = 0
         for first in range(0, len(holdings), _RELEASES_AT_ONCE):
             some = [self._target.release(holding) for holding in holdings[first : first + _RELEASES_AT_ONCE]]
-            remaining = deadline - time.monotonic()
+            remaining = deadline - timing.monotonic()
             done, pending = await asyncio.wait(some, timeout=max(0.0, remaining))
             for future in pending:
                 future.cancel()
@@ -378,7 +378,7 @@ class ClaimLoad:
         """Count extensions that waited for a connection as timed out at their age; they wait on if the load
         `goes_on`."""
         when = "was judged" if goes_on else "ended"
-        now = time.monotonic()
+        now = timing.monotonic()
         for unit in (unit for units in self._leases.values() for unit in units):
             if unit.overdue is not None and now - unit.overdue > older_than:
                 said = f"its connection was not back when the load {when}"
@@ -442,7 +442,7 @@ class ClaimLoad:
         for unit in self._brief:
             if unit.holding is not None:
                 self._release(unit.holding)
-                self._leave_alone(unit, time.monotonic())
+                self._leave_alone(unit, timing.monotonic())
         self._brief.clear()
 
     # -- one unit's life -------------------------------------------------------------------------
@@ -500,7 +500,7 @@ class ClaimLoad:
 
     def _connect_after_a_loss(self, unit: Unit) -> None:
         self._schedule.at(
-            time.monotonic() + random.uniform(0.0, RECONNECT_WITHIN), partial(self._connect, unit)
+            timing.monotonic() + random.uniform(0.0, RECONNECT_WITHIN), partial(self._connect, unit)
         )
 
     def _claim(self, unit: Unit, intended: float) -> None:
@@ -545,7 +545,7 @@ class ClaimLoad:
             return
         if moment < unit.held + self._workload.claim_time:
             return  # it reconnected in between, and has lost its connection again
-        now = time.monotonic()
+        now = timing.monotonic()
         self._calls.count(
             "extend", "lost", unit.overdue, unit.overdue, now, "its connection was not back in time"
         )
@@ -559,7 +559,7 @@ class ClaimLoad:
         future: Future[Any],
         ended: Callable[[_Call, float], None],
     ) -> None:
-        self._asked = time.monotonic()
+        self._asked = timing.monotonic()
         self._calls.add(unit, operation, future, intended, unit.ready, ended)
 
     def _of_now(self, call: _Call, now: float) -> bool:
@@ -611,7 +611,7 @@ class ClaimLoad:
         if generation == self._generation and unit.waiting:
             self._set_waiting(unit, False)
             if unit.generation == generation:
-                unit.ready = now = time.monotonic()
+                unit.ready = now = timing.monotonic()
                 self._claim(unit, now)
 
     def _extended(self, call: _Call, now: float) -> None:

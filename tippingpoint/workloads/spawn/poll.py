@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from asyncio import Task
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from tippingpoint.util import timing
 from tippingpoint.util.backoff import backoff
 from tippingpoint.workloads.schedule import Schedule
 from tippingpoint.workloads.spawn.operations import Ended, Operations
@@ -81,7 +81,7 @@ class Poll:
 
     def _ask(self, intended: float) -> None:
         self._asking = True
-        self._asked = time.monotonic()
+        self._asked = timing.monotonic()
         ended = partial(self._ended, self._turn, self._asked)
         self._operations.begin("poll", self._call(), intended, intended, ended)
 

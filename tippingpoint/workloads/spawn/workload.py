@@ -17,7 +17,6 @@ wanted. `total` goes on until they are, and a thing keeps its turn until then.
 from __future__ import annotations
 
 import asyncio
-import time
 from asyncio import Task
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine
@@ -28,6 +27,7 @@ from tippingpoint.errors import OperationFailed
 from tippingpoint.plan.read import Plan
 from tippingpoint.plan.spawn import LIFE, SpawnPlan, SpawnStage, SpawnWorkload
 from tippingpoint.rundir.recorder import Recorder
+from tippingpoint.util import timing
 from tippingpoint.workloads.load import OWED, Gauge, OnProgress, PrepareOrder, StageOrder, TargetFacts
 from tippingpoint.workloads.schedule import Schedule
 from tippingpoint.workloads.spawn.fill import (
@@ -161,14 +161,14 @@ class SpawnLoad:
     async def begin_stage(self, stage: StageOrder) -> None:
         """Bring the worker's groups to what the stage asks for; this begins with a list of each group."""
         assert isinstance(stage.asked, SpawnStage)
-        now = time.monotonic()
+        now = timing.monotonic()
         self._begin(stage.asked, self._workload.at(stage.asked), stage.share, now)
         if stage.share[0] == 0:
             self._observer.begin(now)
 
     async def _clear(self, share: tuple[int, int], progress: OnProgress) -> None:
         """Remove all things, as fast as a closed loop does; raises OperationFailed if any stays."""
-        now = time.monotonic()
+        now = timing.monotonic()
         fast = self._workload.model_copy(update={"rate": None, "concurrency": CLEARED_AT_ONCE, "batch": None})
         self._begin(SpawnStage(groups=0, instances=0), fast, share, now)
         goal = self._fill.held
@@ -212,7 +212,7 @@ class SpawnLoad:
         self._operations.expire()
         if self._stopped:
             return
-        now = time.monotonic()
+        now = timing.monotonic()
         for awaiting in self._awaiting.values():
             late: list[Thing] = []
             for thing, since in awaiting.items():  # in the order in which they began to wait
@@ -236,7 +236,7 @@ class SpawnLoad:
         So do waits for an address, and things that are not launched.
         """
         await self._operations.drain(within)
-        now = time.monotonic()
+        now = timing.monotonic()
         message = "no answer when the load ended"
         for thing in self._fill.things():
             if thing.awaited is not None:
@@ -275,7 +275,7 @@ class SpawnLoad:
         """List every group at once, and try again what was given up, rests, or is lost and would not be repaired."""
         if self._stopped or not self._open:
             return
-        now = time.monotonic()
+        now = timing.monotonic()
         self._retries.clear()
         self._spared.clear()
         self._list_all(now)
@@ -298,7 +298,7 @@ class SpawnLoad:
         if self._stopped or member in self._evicting:
             raise OperationFailed(f"{member}: it is already being removed, or the load is ending")
         removed: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
-        self._begin_evict(member, time.monotonic(), removed.set_result)
+        self._begin_evict(member, timing.monotonic(), removed.set_result)
         ended = await removed
         if ended.outcome not in ("ok", "denied"):
             self._evicting.discard(member)
@@ -375,12 +375,12 @@ class SpawnLoad:
                 member = self._members.emptiest(self._fill.placed, self._owns.index)
                 self._fill.place(thing, member or "")
             if thing.launched is None:
-                thing.launched = (intended, time.monotonic())
+                thing.launched = (intended, timing.monotonic())
             if thing.begun is None and self._workload.cycle:
                 thing.begun = thing.launched
         thing.doing = Doing.UNDER_WAY
         call = _task(self._perform(thing, step, member))
-        self._calls[thing] = call, time.monotonic()
+        self._calls[thing] = call, timing.monotonic()
         # A thing that was never as wanted is cleared away: its removal says nothing about how long removals take.
         timed = step not in ("release", "delete") or not (thing.failed or thing.gave_up)
         self._operations.begin(step, call, intended, intended, partial(self._ended, thing, step), timed=timed)

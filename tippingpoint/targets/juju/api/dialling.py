@@ -8,7 +8,6 @@ import ipaddress
 import os
 import socket
 import ssl
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -19,6 +18,7 @@ from tippingpoint.targets.juju.api.readiness import READ, WRITE, Readiness
 from tippingpoint.targets.juju.api.resumption import Resumption
 from tippingpoint.targets.juju.api.stream import why
 from tippingpoint.targets.juju.api.websocket import Upgrade, WebSocketError
+from tippingpoint.util import timing
 from tippingpoint.util.network_errors import CLOSED
 from tippingpoint.util.patience import OURS
 
@@ -73,14 +73,14 @@ class Server:
 
     def has_failed(self) -> None:
         """Remember a failure. A name is looked up again next time."""
-        self.failed = time.monotonic()
+        self.failed = timing.monotonic()
         if self._named:
             self.endpoint = None
             self._turn += 1
 
     def look_again(self) -> None:
         """Find out whether a server that failed is back, at most once in a while. No login waits for that."""
-        if self.failed is None or time.monotonic() - self.failed < _LOOK_AGAIN or self._look is not None:
+        if self.failed is None or timing.monotonic() - self.failed < _LOOK_AGAIN or self._look is not None:
             return
         self._look = asyncio.get_running_loop().create_task(self._looked())
 
@@ -185,7 +185,7 @@ class Gate:
 
     def worked(self, since: float) -> None:
         """Count the time of a handshake, from a moment on the monotonic clock until now."""
-        self._spent += time.monotonic() - since
+        self._spent += timing.monotonic() - since
         if self._fresh:
             self._fresh = False
             self.loop.call_soon(self._new_turn)
@@ -209,7 +209,7 @@ class Gate:
             dial = self._waiting.popleft()
             if dial.over:
                 continue
-            since = time.monotonic()
+            since = timing.monotonic()
             if dial.begin():
                 self._under_way += 1
             elif not dial.over:  # its server has no free place
@@ -414,7 +414,7 @@ class _Attempt:
         """Take the next step on a ready socket, unless this loop turn has no time left for handshakes."""
         if not self._gate.may_work():
             return  # still ready in the next turn
-        since = time.monotonic()
+        since = timing.monotonic()
         try:
             if self._tls is None:
                 self._connected()

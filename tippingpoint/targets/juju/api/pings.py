@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from typing import Protocol
 
+from tippingpoint.util import timing
 from tippingpoint.util.patience import OURS
 
 PERIOD = 60.0
@@ -52,7 +52,7 @@ class PingClock:
 
     def start(self, connection: Pinged) -> None:
         """Ping a connection from now on, for the first time after one period."""
-        self._ping_at(time.monotonic() + self._period, connection)
+        self._ping_at(timing.monotonic() + self._period, connection)
         if self._timer is None:
             self._arm()
 
@@ -74,11 +74,11 @@ class PingClock:
         moments = [queue[0][0] for queue in (self._due, self._expected) if queue]
         self._timer = None
         if moments:
-            delay = max(min(moments) - time.monotonic(), self._grain)
+            delay = max(min(moments) - timing.monotonic(), self._grain)
             self._timer = self._loop.call_later(delay, self._tick)
 
     def _tick(self) -> None:
-        now = time.monotonic()
+        now = timing.monotonic()
         while self._expected and self._expected[0][0] <= now:
             deadline, connection, ping = self._expected.popleft()
             if not connection.unanswered(ping):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import select
-import time
 from typing import Protocol
+
+from tippingpoint.util import timing
 
 READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
@@ -57,7 +58,7 @@ class Readiness:
         self._watched.clear()
 
     def _turn(self) -> None:
-        until = time.monotonic() + _TURN
+        until = timing.monotonic() + _TURN
         self._new.clear()
         for fd, events in self._epoll.poll(0, _AT_ONCE):
             owner = self._watched.get(fd)
@@ -70,5 +71,5 @@ class Readiness:
                 self._loop.call_exception_handler(
                     {"message": "a socket's owner failed", "exception": problem}
                 )
-            if self._epoll.closed or time.monotonic() > until:
+            if self._epoll.closed or timing.monotonic() > until:
                 return
