@@ -14,7 +14,7 @@ from tippingpoint.run.messages import Answer, Command, End, Message, Prepared, P
 from tippingpoint.run.record import Record
 from tippingpoint.run.watcher import RunnerEvents
 from tippingpoint.run.worker import Job
-from tippingpoint.run.worker_process import Gone, WorkerProcess, opened, start_worker
+from tippingpoint.run.worker_process import Gone, StartWorker, WorkerProcess, opened, start_worker
 from tippingpoint.rundir.manifest import WorkerEntry
 from tippingpoint.util import timing
 from tippingpoint.util.patience import OURS
@@ -63,8 +63,9 @@ class Crew:
         interruption: Interruption,
         watcher: RunnerEvents,
         ticked: Callable[[str, Tick], None],
+        start: StartWorker = start_worker,
     ) -> None:
-        """`ticked` is called with each worker's name and tick."""
+        """`ticked` is called with each worker's name and tick; `start` starts a worker."""
         self.workers: list[WorkerProcess] = []
         self.changed = asyncio.Event()
         """Set whenever a message of a worker arrives; waited for with `wait_for`."""
@@ -73,6 +74,7 @@ class Crew:
         self._interruption = interruption
         self._watcher = watcher
         self._ticked = ticked
+        self._start = start
         self._trouble = ""
         """Why a worker cannot do its part any more, for a reason of its own."""
         self._preparing: dict[str, dict[str, tuple[int, int]]] = {}
@@ -92,7 +94,7 @@ class Crew:
         self._record.manifest.workers = [WorkerEntry(name=job.name) for job in jobs]
         for job in jobs:
             try:
-                self.workers.append(await start_worker(job, self._heard, self._record.descriptors))
+                self.workers.append(await self._start(job, self._heard, self._record.descriptors))
             except OSError as problem:
                 raise Refused(f"worker {job.name}: cannot be started: {problem.strerror}", 4) from None
         facts = await self._interruption.unless_asked(

@@ -34,6 +34,7 @@ from tippingpoint.run.turns import Turns
 from tippingpoint.run.watcher import RunnerEvents
 from tippingpoint.run.worker import Job
 from tippingpoint.run.worker_count import worker_count
+from tippingpoint.run.worker_process import StartWorker, start_worker
 from tippingpoint.rundir.clock import boot_id
 from tippingpoint.rundir.manifest import Host, Manifest, TargetEntry, process_started
 from tippingpoint.targets.registry import target_of
@@ -53,7 +54,8 @@ class Runner:
 
     With `force`, the target is not asked whether it has room. With a `conductor`, this is the part of `unit` in a run
     of many units, under an id of its own. It prepares for the `share` (its index, of how many), and then plays the
-    shares that the turns name. `figures` are those of Prometheus that thresholds are about.
+    shares that the turns name. `figures` are those of Prometheus that thresholds are about. `start_worker` starts the
+    workers; by default each is a process.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Runner:
         share: tuple[int, int] = (0, 1),
         unit: str = "",
         figures: RunFigures | None = None,
+        start_worker: StartWorker = start_worker,
     ) -> None:
         self._plan = plan
         self._figures = figures
@@ -84,7 +87,7 @@ class Runner:
         self._own = OwnPart(plan, share)
         self._interruption = Interruption()
         self._record = record = Record(plan.name, out, run_id, self._watcher)
-        self._crew = Crew(record, self._interruption, self._watcher, self._ticked)
+        self._crew = Crew(record, self._interruption, self._watcher, self._ticked, start_worker)
         self._faults = FaultTimeline(plan, record)
         self._heard: Callable[[Tick], None] | None = None
         self._warned: Callable[[Tick, bool], str] | None = None

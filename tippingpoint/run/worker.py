@@ -407,12 +407,11 @@ class Commands:
         return command_in(line) if line else None
 
 
-async def _work() -> None:
-    commands = await Commands.of_standard_input()
+async def work(commands: Commands, voice: Voice) -> None:
+    """Be a worker, from its job to its end."""
     job = await commands.job()
     if job is None:
         return
-    voice = await Voice.of_standard_output()
     try:
         journal = Journal(job.directory, job.name, job.started_wall)
         worker = _Worker(job, journal, voice)
@@ -487,6 +486,10 @@ async def _end(worker: _Worker, commands: Commands, release: bool) -> None:
     if not ending.cancelled():
         ending.result()
     await worker.close()
+
+
+async def _work() -> None:
+    await work(await Commands.of_standard_input(), await Voice.of_standard_output())
 
 
 def main() -> None:

@@ -8,10 +8,10 @@ import os
 import re
 import signal
 import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import PIPE
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, Protocol, TypeVar
 
 import tippingpoint
 from tippingpoint.errors import Refused, one_line
@@ -36,6 +36,33 @@ class Gone:
 
 
 Listener = Callable[["WorkerProcess", Message | Gone], None]
+
+
+class Input(Protocol):
+    """Where a worker's commands are written, as to an asyncio.StreamWriter."""
+
+    def write(self, data: bytes) -> None: ...
+    def is_closing(self) -> bool: ...
+
+
+class Output(Protocol):
+    """Where a worker's messages are read, as from an asyncio.StreamReader."""
+
+    async def readline(self) -> bytes: ...
+
+
+class Process(Protocol):
+    """What a worker runs in: a process of asyncio's, or a task that passes for one in a simulation."""
+
+    @property
+    def stdin(self) -> Input | None: ...
+    @property
+    def stdout(self) -> Output | None: ...
+    @property
+    def returncode(self) -> int | None: ...
+    async def wait(self) -> int: ...
+    def send_signal(self, signal: int) -> None: ...
+    def kill(self) -> None: ...
 
 
 class WorkerProcess:
@@ -150,6 +177,14 @@ class WorkerProcess:
         if future is not None and not future.done():
             future.set_result(message)
         self._listener(self, message)
+
+
+class StartWorker(Protocol):
+    """Starts a worker on its job, as start_worker does."""
+
+    async def __call__(
+        self, job: Job, listener: Listener, inherited: Sequence[int] = ()
+    ) -> WorkerProcess: ...
 
 
 async def start_worker(job: Job, listener: Listener, inherited: Sequence[int] = ()) -> WorkerProcess:

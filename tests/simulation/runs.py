@@ -1,0 +1,262 @@
+"""Whole runs drawn from a seed: a plan, a target and what goes wrong, played in virtual time and asked the same
+questions. The same seed is the same run, to the last byte of its journals."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.simulation.simulated.service import SERVICES, Service, Trouble
+from tests.simulation.virtual_time import BOOTED, VirtualLoop, virtual_time
+from tests.simulation.worker_tasks import WorkerTasks, is_dead
+from tippingpoint.errors import Refused, TargetError, UserError
+from tippingpoint.plan import kinds, packages
+from tippingpoint.plan.read import Plan, validate_plan
+from tippingpoint.run.cleaning import clean_run
+from tippingpoint.run.runner import Runner
+from tippingpoint.rundir import journal
+from tippingpoint.rundir.manifest import new_run_id
+
+NAME = "service"
+_FOREIGN = "somebody-else"
+_AFTERWARDS = 120.0
+"""Seconds that a run's end is watched for load that goes on."""
+_LONGEST = 6 * 3600.0
+"""Seconds of virtual time in which every run that is drawn has to end."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happens to the generator at a moment of the run, in seconds."""
+
+    at: float
+    do: str
+    """`kill`: a worker is killed; `stand still`: nothing of us runs for `seconds`; `set clock`: the wall clock is set by
+    `seconds`; `interrupt`: somebody presses Ctrl-C; `disk full`: for `seconds`, nothing can be written."""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What a seed is."""
+
+    seed: int
+    plan: dict[str, Any]
+    capacity: float
+    base: float
+    longest_queue: float
+    troubles: list[tuple[str, float, float]]
+    events: list[Event]
+
+
+@dataclass
+class Played:
+    """A run that was played."""
+
+    drawn: Drawn
+    directory: Path | None
+    """None where it was refused."""
+    refused: str = ""
+    seconds: float = 0.0
+    """How long it took, in virtual time."""
+    answered: dict[tuple[str, str], int] = field(default_factory=dict)
+    """The service's answers that reached a worker, by operation and what they said."""
+    loaded_after: int = 0
+    """Operations that the service was sent after the run's end."""
+    left: list[str] = field(default_factory=list)
+    """What the run left, and nobody has removed by the end of its `clean`."""
+    gone: list[str] = field(default_factory=list)
+    """What was there before and is there no more."""
+
+
+def draw(seed: int) -> Drawn:
+    """Draw a run. A third of them are searches; half have nothing go wrong with the generator."""
+    chance = random.Random(seed)
+    capacity = 10 ** chance.uniform(1.3, 2.5)
+    renew = chance.choice([1.0, 2.0, 5.0])
+    workload = {
+        "units": chance.choice([1, 1, 2, 3]),
+        "claim_time": f"{renew * chance.choice([2, 5, 10]):g}s",
+        "renew_time": f"{renew:g}s",
+        "timeout": f"{chance.choice([1, 5, 20])}s",
+    }
+    limit = capacity * renew
+    plan: dict[str, Any] = {
+        "name": "simulated",
+        "target": {"kind": "simulated", "name": NAME},
+        "workload": workload,
+        "workers": chance.choice([1, 2, 3]),
+        "thresholds": _thresholds(chance),
+    }
+    hold = chance.choice([4, 10, 25])
+    if chance.random() < 0.3:
+        start = max(1, round(limit * chance.choice([0.02, 0.2, 0.7, 2.0])))
+        plan["find"] = {
+            "start": start,
+            "limit": max(start, round(limit * chance.choice([0.5, 4]))),
+            "over": "2s",
+            "hold": f"{max(hold, renew):g}s",
+            "within": f"{chance.choice([3, 10])}m",
+            "resolution": chance.choice([0.1, 0.3]),
+        }
+        lasts = 300.0
+    else:
+        sizes = [max(1, round(limit * share)) for share in _ladder(chance)]
+        plan["stages"] = [{"leases": size, "over": "2s", "hold": f"{hold}s"} for size in sizes]
+        if chance.random() < 0.3:
+            plan["after"] = "recover"
+        lasts = len(sizes) * (hold + 3.0)
+        if chance.random() < 0.2:
+            stage = chance.randint(1, len(sizes))
+            plan["faults"] = [{"do": "drop-claims", "stage": stage, "at": f"{hold * chance.random():.1f}s"}]
+    troubles: list[tuple[str, float, float]] = []
+    while chance.random() < 0.3:
+        begin = chance.uniform(0, lasts)
+        troubles.append((chance.choice(["silent", "slow", "errors"]), begin, begin + chance.uniform(0.2, 40)))
+    events: list[Event] = []
+    if chance.random() < 0.5:
+        for _ in range(chance.choice([1, 1, 2, 4])):
+            do = chance.choice(["kill", "stand still", "stand still", "set clock", "interrupt", "disk full"])
+            seconds = chance.choice([-3600.0, -1.0, 2.0, 3600.0]) if do == "set clock" else chance.uniform(0.05, 12)
+            events.append(Event(chance.uniform(0, lasts), do, seconds))
+    return Drawn(
+        seed,
+        plan,
+        capacity,
+        chance.choice([0.0005, 0.002, 0.02]),
+        chance.choice([1e9, 1e9, 0.5, 5.0]),
+        troubles,
+        sorted(events, key=lambda event: event.at),
+    )
+
+
+def _thresholds(chance: random.Random) -> list[dict[str, Any]]:
+    ms = chance.choice([10, 50, 200, 1000])
+    found: list[dict[str, Any]] = [{"operation": "extend", chance.choice(["p50", "p90", "p99"]): f"{ms}ms"}]
+    if chance.random() < 0.6:
+        found[0] |= {"error_rate": 0.01, "lost_rate": 0}
+    if chance.random() < 0.3:
+        found.append({"operation": "claim", "p99": "1s"})
+    if chance.random() < 0.2:
+        found.append({"operation": "extend", "p99": "2s", "abort": True})
+    return found
+
+
+def _ladder(chance: random.Random) -> list[float]:
+    begin = chance.choice([0.02, 0.1, 0.3])
+    steps = chance.randint(1, 6)
+    factor = chance.choice([1.0, 1.5, 2.0, 4.0])
+    return [min(4.0, begin * factor**step) for step in range(steps)]
+
+
+@contextmanager
+def simulation() -> Generator[VirtualLoop]:
+    """Put the engine into a simulation: virtual time, and the kind of target `simulated`."""
+    with virtual_time() as loop, pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(str(Path(__file__).parent / "installed"))
+        _forget_kinds()
+        append, new_id = journal.AppendFile.append, new_run_id
+        patched.setattr(
+            journal.AppendFile, "append", lambda file, chunk: is_dead() or append(file, chunk)
+        )
+        try:
+            yield loop
+        finally:
+            SERVICES.clear()
+            patched.undo()
+            _forget_kinds()
+
+
+def _forget_kinds() -> None:
+    kinds.section_of.cache_clear()
+    packages.brought.cache_clear()
+
+
+def play(drawn: Drawn, out: Path) -> Played:
+    """Play a run from its first login to the `clean` that follows. Its directory is in `out`."""
+    with simulation() as loop:
+        service = Service(
+            drawn.capacity,
+            random.Random(drawn.seed + 1),
+            drawn.base,
+            drawn.longest_queue,
+            [Trouble(kind, BOOTED + begin, BOOTED + end) for kind, begin, end in drawn.troubles],
+        )
+        SERVICES[NAME] = service
+        random.seed(drawn.seed)  # of pauses, and of who comes first
+        gc.freeze()  # the engine collects garbage at each stage, and all that was imported is none
+        asyncio.set_event_loop(loop)
+        try:
+            return loop.run_until_complete(asyncio.wait_for(_play(drawn, out, loop, service), _LONGEST))
+        finally:
+            for task in asyncio.all_tasks(loop):
+                task.cancel()
+            loop.run_until_complete(asyncio.sleep(0))
+            asyncio.set_event_loop(None)
+            gc.unfreeze()
+
+
+async def _play(drawn: Drawn, out: Path, loop: VirtualLoop, service: Service) -> Played:
+    service.hold(f"{_FOREIGN}-1", "nobody", 1e8)
+    before = set(service.leases)
+    workers = WorkerTasks()
+    plan: Plan = validate_plan(drawn.plan)
+    runner = Runner(plan, out, run_id=f"simulated-{drawn.seed}", start_worker=workers.start)
+    for event in drawn.events:
+        loop.call_at(BOOTED + event.at, _happen, event, loop, runner, workers)
+    played = Played(drawn, None)
+    try:
+        played.directory = await runner.run()
+    except (UserError, TargetError, Refused) as refused:
+        played.refused = str(refused)
+    played.seconds = loop.time() - BOOTED
+    played.answered = dict(service.answered)
+    sent = len(service.served)
+    await asyncio.sleep(_AFTERWARDS)
+    played.loaded_after = len(service.served) - sent
+    if played.directory is not None:
+        await clean_run(played.directory)
+    there = {name for name in service.leases if not service.free(name)}
+    played.left, played.gone = sorted(there - before), sorted(before - there)
+    return played
+
+
+def _happen(event: Event, loop: VirtualLoop, runner: Runner, workers: WorkerTasks) -> None:
+    match event.do:
+        case "kill":
+            alive = [worker for worker in workers.started if worker.returncode is None]
+            if alive:
+                alive[0].kill()
+        case "stand still":
+            loop.stand_still(event.seconds)
+        case "set clock":
+            loop.wall_ahead += event.seconds
+        case "interrupt":
+            runner.interrupt()
+        case "disk full":
+            _fill_disk(loop, event.seconds)
+        case _:
+            raise AssertionError(event.do)
+
+
+def _fill_disk(loop: VirtualLoop, seconds: float) -> None:
+    write = journal.AppendFile._write
+
+    def full(file: journal.AppendFile, chunk: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    journal.AppendFile._write = full  # type: ignore[method-assign]
+
+    def freed() -> None:
+        journal.AppendFile._write = write  # type: ignore[method-assign]
+
+    loop.call_later(seconds, freed)

@@ -1,0 +1,180 @@
+"""A lease service whose truth is known: how many operations a second it serves, and what goes wrong with it when.
+
+Operations are served one after the other, each in a time that is drawn. The service knows no clock but the loop's, and
+no chance but its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from asyncio import Future
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.simulation.worker_tasks import is_dead
+from tippingpoint.errors import OperationFailed
+from tippingpoint.workloads.claim.target import Holding
+from tippingpoint.workloads.load import TargetFacts
+
+
+@dataclass
+class Trouble:
+    """What goes wrong from one moment to another, in seconds of the loop."""
+
+    kind: str
+    """`silent`: nothing is answered; `slow`: all takes ten times as long; `errors`: half of all fails at once."""
+    begin: float
+    end: float
+
+
+@dataclass
+class Service:
+    """The leases of a service, by name, and its queue."""
+
+    capacity: float
+    """Operations served per second."""
+    chance: random.Random
+    base: float = 0.002
+    """Seconds that an operation takes without a queue, on the way."""
+    longest_queue: float = 1e9
+    """Seconds of work from which on operations are refused."""
+    troubles: list[Trouble] = field(default_factory=list)
+    leases: dict[str, tuple[object, float]] = field(default_factory=dict)
+    """Who holds a lease, and when it runs out."""
+    served: list[float] = field(default_factory=list)
+    """When operations came."""
+    answered: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How often a worker that is alive got an answer, by operation and what it said."""
+    _busy_until: float = 0.0
+    _waiting: dict[tuple[str, object], Callable[[], None]] = field(default_factory=dict)
+
+    def answer(self, operation: str, do: Callable[[], object]) -> Future[object]:
+        """Serve an operation in its turn; the future has what `do` returns when it is answered."""
+        loop = asyncio.get_running_loop()
+        future: Future[object] = loop.create_future()
+        if is_dead():
+            return future
+        now = loop.time()
+        self.served.append(now)
+        trouble = next((each for each in self.troubles if each.begin <= now < each.end), None)
+        kind = trouble.kind if trouble is not None else ""
+        if (kind == "errors" and self.chance.random() < 0.5) or self._busy_until - now > self.longest_queue:
+            loop.call_at(now + self.base, _fail, future, "too many requests")
+            return future
+        work = self.chance.expovariate(self.capacity) * (10 if kind == "slow" else 1)
+        self._busy_until = max(now, self._busy_until) + work
+        done = self._busy_until + self.base * self.chance.uniform(0.5, 1.5)
+        if trouble is not None and kind == "silent":
+            done = max(done, trouble.end)
+        loop.call_at(done, self._done, operation, future, do)
+        return future
+
+    def _done(self, operation: str, future: Future[object], do: Callable[[], object]) -> None:
+        found = do()
+        if not future.done() and not is_dead():
+            self.answered[operation, "ok" if found else "no"] += 1
+            future.set_result(found)
+
+    def free(self, name: str) -> bool:
+        """Whether nobody holds a lease now."""
+        return name not in self.leases or self.leases[name][1] <= asyncio.get_running_loop().time()
+
+    def let_go(self, name: str) -> None:
+        """Free a lease, and tell who waits for it."""
+        self.leases.pop(name, None)
+        for key in [key for key in self._waiting if key[0] == name]:
+            self._waiting.pop(key)()
+
+    def hold(self, name: str, holder: object, seconds: float) -> None:
+        """Have a lease held for some time from now on; it is free after that, and those who wait are told."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        self.leases[name] = (holder, until)
+        loop.call_at(until, self._run_out, name, until)
+
+    def _run_out(self, name: str, until: float) -> None:
+        if self.leases.get(name, ("", 0.0))[1] == until:
+            self.let_go(name)
+
+    def wait(self, name: str, holder: object, released: Callable[[], None]) -> None:
+        """Call `released` once when the lease is free."""
+        if self.free(name):
+            asyncio.get_running_loop().call_soon(released)
+        else:
+            self._waiting[name, holder] = released
+
+    def unwait(self, name: str, holder: object) -> None:
+        """Call nobody for this holder."""
+        self._waiting.pop((name, holder), None)
+
+
+SERVICES: dict[str, Service] = {}
+"""The services of the present simulation, by name."""
+
+
+def _fail(future: Future[object], why: str) -> None:
+    if not future.done():
+        future.set_exception(OperationFailed(why))
+
+
+class Client:
+    """A worker's connection to a service: a ClaimTarget."""
+
+    def __init__(self, service: Service, prefix: str, claim_time: float) -> None:
+        self._service = service
+        self._prefix = prefix
+        self._claim_time = claim_time
+        self._open: set[Future[object]] = set()
+
+    async def open(self) -> TargetFacts:
+        await asyncio.sleep(self._service.base)
+        return TargetFacts(kind="simulated", version="1.0", members=["s1"])
+
+    def _name(self, lease: int) -> str:
+        return f"{self._prefix}-{lease}"
+
+    def _ask(self, operation: str, do: Callable[[], object]) -> Future:
+        future = self._service.answer(operation, do)
+        self._open.add(future)
+        future.add_done_callback(self._open.discard)
+        return future
+
+    def claim(self, lease: int, holder: int) -> Future[Holding | None]:
+        name = self._name(lease)
+
+        def claim() -> Holding | None:
+            if not self._service.free(name):
+                return None
+            self._service.hold(name, holder, self._claim_time)
+            return Holding(lease, holder)
+
+        return self._ask("claim", claim)
+
+    def extend(self, holding: Holding) -> Future[bool]:
+        name = self._name(holding.lease)
+
+        def extend() -> bool:
+            if self._service.free(name) or self._service.leases[name][0] != holding.holder:
+                return False
+            self._service.hold(name, holding.holder, self._claim_time)
+            return True
+
+        return self._ask("extend", extend)
+
+    def release(self, holding: Holding) -> Future[None]:
+        return self._ask("release", lambda: self._service.let_go(self._name(holding.lease)))
+
+    def watch_release(self, lease: int, holder: int, released: Callable[[], None]) -> None:
+        self._service.wait(self._name(lease), holder, released)
+
+    def unwatch(self, lease: int, holder: int) -> None:
+        self._service.unwait(self._name(lease), holder)
+
+    async def drop(self) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        for future in list(self._open):
+            _fail(future, "closed")

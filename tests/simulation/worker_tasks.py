@@ -1,0 +1,111 @@
+"""Workers that are tasks on the simulation's event loop, in place of processes.
+
+What a worker that was killed still wants to write or to ask the target for does not happen: it is dead, though its
+coroutines unwind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import signal
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from tippingpoint.run.worker import Commands, Job, Voice, work
+from tippingpoint.run.worker_process import Listener, WorkerProcess
+
+LIVES: contextvars.ContextVar[WorkerTask | None] = contextvars.ContextVar("worker", default=None)
+"""The worker that the present code belongs to; None for the runner's and the simulation's own."""
+
+
+def is_dead() -> bool:
+    """Whether the code that asks belongs to a worker that was killed."""
+    worker = LIVES.get()
+    return worker is not None and worker.returncode is not None
+
+
+class _Pipe(asyncio.WriteTransport):
+    """The writing end of a pipe whose reader takes everything at once."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        super().__init__()
+        self._reader = reader
+        self._closed = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self._closed:
+            self._reader.feed_data(bytes(data))
+
+    def is_closing(self) -> bool:
+        return self._closed
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._reader.feed_eof()
+
+
+class WorkerTask:
+    """A worker, as a process of asyncio's would be to its runner."""
+
+    def __init__(self, errors: Path) -> None:
+        self.returncode: int | None = None
+        commands = asyncio.StreamReader(limit=2**24)
+        self.stdout = asyncio.StreamReader(limit=2**24)
+        self.stdin = _Pipe(commands)
+        self._said = _Pipe(self.stdout)
+        self._errors = errors
+        self._gone = asyncio.Event()
+        context = contextvars.copy_context()
+        context.run(LIVES.set, self)
+        self._task = asyncio.get_running_loop().create_task(self._work(commands), context=context)
+
+    async def _work(self, commands: asyncio.StreamReader) -> None:
+        code = 0
+        try:
+            await work(Commands(commands), Voice(self._said))
+        except Exception:
+            self._errors.write_text(traceback.format_exc())
+            code = 1
+        finally:
+            self._end(code)
+
+    async def wait(self) -> int:
+        await self._gone.wait()
+        assert self.returncode is not None
+        return self.returncode
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def send_signal(self, signal: int) -> None:
+        if self.returncode is None:
+            self._end(-signal)
+            self._task.cancel()
+
+    def _end(self, code: int) -> None:
+        if self.returncode is None:
+            self.returncode = code
+            self.stdin.close()
+            self._said.close()
+            self._gone.set()
+
+
+class WorkerTasks:
+    """Starts workers as tasks."""
+
+    def __init__(self) -> None:
+        self.started: list[WorkerTask] = []
+
+    async def start(self, job: Job, listener: Listener, inherited: Sequence[int] = ()) -> WorkerProcess:
+        """Start a worker on its job, as start_worker does."""
+        errors = job.directory / f"worker-{job.name}.stderr"
+        task = WorkerTask(errors)
+        self.started.append(task)
+        task.stdin.write(job.model_dump_json().encode() + b"\n")
+        return WorkerProcess(job.name, task, listener, errors)
