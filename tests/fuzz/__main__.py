@@ -4,8 +4,8 @@
     python -m tests.fuzz --seconds 3600        # an hour
     python -m tests.fuzz --only plan --seed 17 # one case again
 
-A case is one surface and one seed. Cases run in a child process, which has 2 GB of memory and 10 s for each. A failure
-is anything else than an answer or a refusal in a line: it is printed with the command that repeats it.
+A case is one surface and one seed. Cases run in a child process, which has 2 GB of memory and 10 s of CPU time for
+each. A failure is anything else than an answer or a refusal in a line: it is printed with the command that repeats it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from tests.fuzz.surfaces import REFUSALS, SURFACES, Surface
 
 MEMORY = 2 << 30
 CASE_WITHIN = 10.0
+"""Seconds of CPU time that a case may take: other programs on the machine make no case fail."""
+WAITS_WITHIN = 600.0
+"""Seconds that a case may take if it waits."""
 GROWTH = 200 << 20
 """Bytes that a child's memory may grow by over its cases."""
 CASES = 300
@@ -44,16 +47,22 @@ def try_case(surface: Surface, seed: int) -> str:
     samples = surface.samples()
     data = surface.damage(chance.choice(samples), chance, samples)
     signal.signal(signal.SIGALRM, _hangs)
-    signal.setitimer(signal.ITIMER_REAL, CASE_WITHIN)
+    signal.signal(signal.SIGPROF, _hangs)
+    signal.setitimer(signal.ITIMER_PROF, CASE_WITHIN)
+    signal.setitimer(signal.ITIMER_REAL, WAITS_WITHIN)
     try:
         surface.read(data, chance)
     except REFUSALS as refusal:
         return "" if len(str(refusal)) < 20_000 else f"a refusal of {len(str(refusal))} characters"
     except Hang:
-        return f"no end within {CASE_WITHIN:g} s: " + traceback.format_exc()[-1500:]
+        return (
+            f"no end within {CASE_WITHIN:g} s of CPU time, or {WAITS_WITHIN:g} s: "
+            + traceback.format_exc()[-1500:]
+        )
     except BaseException:
         return traceback.format_exc()[-3000:]
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
     return ""
 

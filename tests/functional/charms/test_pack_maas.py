@@ -26,7 +26,7 @@ def unit(runnable: tuple[dict[str, Path], Path], tmp_path: Path) -> Iterator[Cha
 def is_ready(unit: CharmUnit, lab: MaasLab) -> bool:
     """Whether the unit has logged in to its MAAS: its agent answers hooks once it has started."""
     assert unit.dispatch("hooks/update-status").errors == []
-    return unit.state["status"][1].startswith(f"ready: maas (at {lab.url}; ")
+    return unit.state["status"][1].startswith(f"ready: maas (at {lab.url})")
 
 
 def follow(unit: CharmUnit, run: str) -> None:

@@ -335,7 +335,7 @@ def test_who_is_no_longer_trusted_ends_with_a_report_and_cleans_up_once_he_is_ag
     # then the run ends with a report that says so, and what to do about what is left
     report = report_of(directory)
     assert done.returncode == 4, done.stdout + done.stderr
-    assert "1 of the 3 containers of stage 2 were missing while it was held" in done.stdout
+    assert "1 of the 3 containers of stage 2 was missing while it was held" in done.stdout
     assert (directory / "report.html").exists()
     assert f"tippingpoint clean {directory}" in done.stderr
     assert any("not authorized" in str(event.get("error", "")) for event in named(directory, "error"))

@@ -13,7 +13,7 @@ from typing import Any
 
 from lab.pacemaker.cluster import PacemakerLab
 from tests.functional.program import no_traceback, only_run, run, start, until
-from tests.functional.spawn_runs import crash, ended, going, merged_plan, named, one_line, wait_for
+from tests.functional.spawn_runs import crash, ended, going, merged_plan, named, wait_for
 from tippingpoint.targets.pacemaker.plan import RESOURCE_OBSERVATIONS
 from tippingpoint.targets.pacemaker.status import ClusterStatus, read_status
 
@@ -178,8 +178,10 @@ def test_what_no_node_can_start_is_named_and_given_up(pacemaker: PacemakerLab, t
 def test_more_remote_nodes_than_addresses_are_refused(pacemaker: PacemakerLab, tmp_path: Path) -> None:
     plan = merged_plan(tmp_path, FEW, {"target": {"nodes": {"remote": 4}}})
     done = ended(start_at(pacemaker, "run", plan, "--out", tmp_path / "runs"))
-    assert done.returncode == 2
-    assert "target.nodes.remote: 4: expected at most 0" in one_line(done)
+    assert (done.returncode, done.stdout) == (2, "")
+    *cautions, refused = done.stderr.splitlines()
+    assert "target.nodes.remote: 4: expected at most 0" in refused
+    assert all("private networks only" in caution for caution in cautions)
 
 
 def test_resources_of_a_killed_node_are_repaired_elsewhere(

@@ -36,6 +36,7 @@ from tests.functional.spawn_runs import crash, ended, going, named, wait_for
 from tests.functional.standstills import await_ticks, held_now
 from tests.unit.report.one_maximum import assert_one_maximum
 from tests.unit.run.two_members import TwoMembers
+from tippingpoint.rundir.clock import clock_steps
 from tippingpoint.rundir.journal import read_interval_log
 from tippingpoint.rundir.results import load_run
 from tippingpoint.rundir.worker_journal import read_worker_events, worker_names
@@ -397,8 +398,10 @@ def test_a_clock_step_moves_nothing(etcd: EtcdLab, tmp_path: Path, faketime: Pat
     assert stage.response("extend").max < AN_HOUR_S * 1e6
     assert stage.count("extend") >= 20
     # and the step did happen
+    (step,) = clock_steps(measured.events)
+    assert step.seconds == pytest.approx(-2 * 86_400, abs=AN_HOUR_S)
     assert measured.manifest.ended is not None
-    assert measured.manifest.ended < measured.manifest.started
+    assert 11 < measured.manifest.ended - measured.manifest.started < AN_HOUR_S
 
 
 def test_an_unreachable_target_is_one_line_and_leaves_no_directory(tmp_path: Path) -> None:
