@@ -345,9 +345,8 @@ def _threshold_sentence(worst: Check, missed: int, stages: int, load_unit: str, 
     sentence += f"; {allowed}"
     if worst.met is None:
         return f"{sentence}, but this says nothing of the target{f': {worst.why}' if worst.why else ''}{also}"
-    return (
-        f"{sentence}; missed in {missed} of {stages} stages" if missed and not also else f"{sentence}{also}"
-    )
+    counted = missed and stages > 1 and not also
+    return f"{sentence}; missed in {missed} of {stages} stages" if counted else f"{sentence}{also}"
 
 
 def tipping_entry(tipping: Tipping) -> dict[str, Any]:

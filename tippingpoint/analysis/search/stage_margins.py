@@ -280,7 +280,8 @@ def _tail(waited: Histogram) -> float:
     total = int(counts.sum())
     if total < _FEWEST:
         return inf
-    values: FloatArray = np.log(np.repeat(highest_values(slots), np.minimum(counts, ceil(sqrt(total)) + 1)))
+    known = np.maximum(highest_values(slots), 1)  # a call that took less than a microsecond took one
+    values: FloatArray = np.log(np.repeat(known, np.minimum(counts, ceil(sqrt(total)) + 1)))
     top = values[-(ceil(sqrt(total)) + 1) :]
     return float((top[1:] - top[0]).sum()) / (top.size - 1)
 
