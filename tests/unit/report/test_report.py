@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.made.searches import NARROWED, write_search
 from tests.unit.made.synthetic import JUJU, MadeGrowth, MadeStage, write_run
 from tests.unit.report.one_maximum import assert_one_maximum
 from tippingpoint.analysis.analyse import analyse
@@ -25,6 +26,7 @@ from tippingpoint.compare.baselines import list_baselines
 from tippingpoint.plan.read import parse_plan
 from tippingpoint.report import figures, write_report
 from tippingpoint.report.formats.markup import LIMIT
+from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.results import RunData, load_run
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> `|* & \u2028 \x00 \x1b[31m"
@@ -675,6 +677,26 @@ def test_junit_is_an_error_when_the_run_ended_early(tmp_path: Path) -> None:
     run = made(tmp_path, STEADY[:2], plan=PLAN, status="interrupted", reason="ended early on request")
     suite = ElementTree.fromstring(write_report(analyse(run), "junit"))
     assert suite.find("testcase[@name='run']/error") is not None
+
+
+def test_junit_of_a_search_that_was_interrupted_is_as_green_as_its_answer(tmp_path: Path) -> None:
+    # given a search that knew its answer when it was interrupted, so that it ends with 0
+    directory = write_search(tmp_path, NARROWED)
+    manifest = Manifest.load(directory)
+    manifest.status = "interrupted"
+    manifest.save(directory)
+    analysis = analyse(load_run(directory))
+    assert analysis.verdict.exit_code == 0
+    suite = ElementTree.fromstring(write_report(analysis, "junit"))
+    assert [suite.get(name) for name in ("failures", "errors")] == ["0", "0"]
+
+
+def test_one_stage_of_one_lease_is_written_in_the_singular(tmp_path: Path) -> None:
+    run = made(tmp_path, [MadeStage(1, claim_ms=400)], plan=PLAN)
+    page = write_report(analyse(run), "html")
+    assert "1: 1 lease<" in page
+    assert "in 1 of 1 stages" not in page
+    assert "1 of 1 stages" not in write_report(analyse(run), "md")
 
 
 # ---- figures -------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from tippingpoint.plan.kinds import facts_of, target_name
 from tippingpoint.report import figures
 from tippingpoint.report.sections.landing import host_name
 from tippingpoint.util.templates import template_environment
+from tippingpoint.util.text import singular
 
 _KNOWN_OPERATIONS = {
     **{"claim": 1, "extend": 2, "connect": 3},
@@ -77,7 +78,7 @@ def render_html(document: dict[str, Any]) -> str:
             op_class=op_class,
             facts_of=facts_of,
             target_name=target_name,
-            sizes_text=_sizes(stages),
+            sizes_text=_sizes(stages, document["run"]["load_unit"]) if stages else "",
             log_load=bool(sizes) and max(sizes) > 10 * min(sizes) > 0,
         )
     )
@@ -135,12 +136,14 @@ def _operation_class(name: str, operations: list[str]) -> str:
     return f"op-{_KNOWN_OPERATIONS.get(name) or 3 + (others.index(name) if name in others else 0) % 4}"
 
 
-def _sizes(stages: list[dict[str, Any]]) -> str:
-    """List the stages' sizes in order, without the middle of a long list."""
+def _sizes(stages: list[dict[str, Any]], unit: str) -> str:
+    """List the stages' sizes in order, without the middle of a long list: 1 lease; 100, 200 leases."""
+    if len(stages) == 1:
+        unit = singular(unit) if stages[0]["size"] == 1 else unit
     words = [
         figures.number(stage["size"]) + (" (removed)" if stage["kind"] == "destroy" else "")
         for stage in stages
     ]
     if len(words) > _MOST_SIZES:
         words = [*words[: _MOST_SIZES - 3], "…", *words[-2:]]
-    return ", ".join(words)
+    return f"{', '.join(words)} {unit}"

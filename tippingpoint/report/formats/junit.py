@@ -14,8 +14,8 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 def render_junit(document: dict[str, Any]) -> str:
     """Render one `testsuite`. A missed threshold is a failure; one that was not judged is skipped.
 
-    The test `run` is an error if the verdict is withheld or failed, or the run ended early. It is a failure if a load
-    was not held although all thresholds were met. So no system shows such a run as green.
+    The test `run` is an error if the verdict is withheld or failed. It is a failure if a load was not held although all
+    thresholds were met. So a system shows a run as green if, and only if, it ends with exit code 0.
     """
     run, verdict = document["run"], document["verdict"]
     suite = ElementTree.Element("testsuite", name=_text(run["id"]))
@@ -23,10 +23,10 @@ def render_junit(document: dict[str, Any]) -> str:
     suite_name = f"tippingpoint.{_text(run['plan'] or run['title'])}"
 
     whole = ElementTree.SubElement(suite, "testcase", classname=suite_name, name="run")
-    ended_early = run["status"] != "complete"
-    if verdict["outcome"] in ("withheld", "failed") or ended_early:
-        kind = verdict["outcome"] if verdict["outcome"] in ("withheld", "failed") else run["status"]
-        error = ElementTree.SubElement(whole, "error", type=kind, message=_text(verdict["sentence"]))
+    if verdict["outcome"] in ("withheld", "failed"):
+        error = ElementTree.SubElement(
+            whole, "error", type=verdict["outcome"], message=_text(verdict["sentence"])
+        )
         error.text = _text("\n".join([verdict["sentence"], *verdict["reasons"], *document["notes"]]))
         counts["errors"] += 1
     elif verdict["outcome"] == "missed" and not any(e["met"] is False for e in document["thresholds"]):
