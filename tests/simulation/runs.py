@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,7 +23,6 @@ from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.run.cleaning import clean_run
 from tippingpoint.run.runner import Runner
 from tippingpoint.rundir import journal
-from tippingpoint.rundir.manifest import new_run_id
 
 NAME = "service"
 _FOREIGN = "somebody-else"
@@ -40,8 +38,8 @@ class Event:
 
     at: float
     do: str
-    """`kill`: a worker is killed; `stand still`: nothing of us runs for `seconds`; `set clock`: the wall clock is set by
-    `seconds`; `interrupt`: somebody presses Ctrl-C; `disk full`: for `seconds`, nothing can be written."""
+    """`kill`: a worker is killed; `stand still`: nothing of us runs for `seconds`; `set clock`: the wall clock is set
+    by `seconds`; `interrupt`: somebody presses Ctrl-C; `disk full`: for `seconds`, nothing can be written."""
     seconds: float = 0.0
 
 
@@ -81,7 +79,7 @@ class Played:
 def draw(seed: int) -> Drawn:
     """Draw a run. A third of them are searches; half have nothing go wrong with the generator."""
     chance = random.Random(seed)
-    capacity = 10 ** chance.uniform(1.3, 2.5)
+    capacity = 10 ** chance.uniform(1.0, 2.1)
     renew = chance.choice([1.0, 2.0, 5.0])
     workload = {
         "units": chance.choice([1, 1, 2, 3]),
@@ -117,7 +115,9 @@ def draw(seed: int) -> Drawn:
         lasts = len(sizes) * (hold + 3.0)
         if chance.random() < 0.2:
             stage = chance.randint(1, len(sizes))
-            plan["faults"] = [{"do": "drop-claims", "stage": stage, "at": f"{hold * chance.random():.1f}s"}]
+            plan["faults"] = [
+                {"do": "drop-claims", "stage": stage, "at": f"{hold * chance.uniform(0, 0.9):.1f}s"}
+            ]
     troubles: list[tuple[str, float, float]] = []
     while chance.random() < 0.3:
         begin = chance.uniform(0, lasts)
@@ -126,7 +126,9 @@ def draw(seed: int) -> Drawn:
     if chance.random() < 0.5:
         for _ in range(chance.choice([1, 1, 2, 4])):
             do = chance.choice(["kill", "stand still", "stand still", "set clock", "interrupt", "disk full"])
-            seconds = chance.choice([-3600.0, -1.0, 2.0, 3600.0]) if do == "set clock" else chance.uniform(0.05, 12)
+            seconds = (
+                chance.choice([-3600.0, -1.0, 2.0, 3600.0]) if do == "set clock" else chance.uniform(0.05, 12)
+            )
             events.append(Event(chance.uniform(0, lasts), do, seconds))
     return Drawn(
         seed,
@@ -164,10 +166,8 @@ def simulation() -> Generator[VirtualLoop]:
     with virtual_time() as loop, pytest.MonkeyPatch.context() as patched:
         patched.syspath_prepend(str(Path(__file__).parent / "installed"))
         _forget_kinds()
-        append, new_id = journal.AppendFile.append, new_run_id
-        patched.setattr(
-            journal.AppendFile, "append", lambda file, chunk: is_dead() or append(file, chunk)
-        )
+        append = journal.AppendFile.append
+        patched.setattr(journal.AppendFile, "append", lambda file, chunk: is_dead() or append(file, chunk))
         try:
             yield loop
         finally:

@@ -7,11 +7,13 @@ no chance but its own.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import random
 from asyncio import Future
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from tests.simulation.worker_tasks import is_dead
 from tippingpoint.errors import OperationFailed
@@ -103,7 +105,8 @@ class Service:
         if self.free(name):
             asyncio.get_running_loop().call_soon(released)
         else:
-            self._waiting[name, holder] = released
+            # It belongs to the worker that waits, whoever frees the lease.
+            self._waiting[name, holder] = partial(contextvars.copy_context().run, released)
 
     def unwait(self, name: str, holder: object) -> None:
         """Call nobody for this holder."""

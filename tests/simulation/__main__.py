@@ -1,0 +1,69 @@
+"""Plays whole runs that are drawn from seeds, in virtual time, and asks the same questions of each.
+
+    ./scripts/simulate --runs 500             # seeds 0 to 499
+    ./scripts/simulate --runs 1 --seed 17     # one of them again
+
+What is found is printed with the command that plays it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+
+from tests.simulation.questions import ask_all
+from tests.simulation.runs import Drawn, draw, play
+
+
+def main() -> int:
+    """Play the runs; returns 1 if anything was found."""
+    parser = argparse.ArgumentParser(
+        prog="simulate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=100, help="how many runs; 100 by default")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed; 0 by default")
+    options = parser.parse_args()
+    begun = time.process_time()
+    drawn_kinds: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
+    virtual, found = 0.0, 0
+    for seed in range(options.seed, options.seed + options.runs):
+        drawn = draw(seed)
+        drawn_kinds.update(_kinds(drawn))
+        with tempfile.TemporaryDirectory() as out:
+            try:
+                played = play(drawn, Path(out))
+                virtual += played.seconds
+                analysis = ask_all(played)
+                outcomes[analysis.verdict.outcome if analysis is not None else "refused"] += 1
+            except Exception as problem:
+                found += 1
+                print(f"\n./scripts/simulate --runs 1 --seed {seed}\n{problem}", flush=True)
+                if options.runs == 1:
+                    traceback.print_exc()
+    cpu = time.process_time() - begun
+    print(
+        f"\n{options.runs} runs, {virtual / 3600:,.1f} h of virtual time in {cpu:,.0f} s of CPU time: {found} found"
+    )
+    print("drawn: " + ", ".join(f"{kind} {count:,}" for kind, count in drawn_kinds.most_common()))
+    print("ended: " + ", ".join(f"{outcome} {count:,}" for outcome, count in outcomes.most_common()))
+    return 1 if found else 0
+
+
+def _kinds(drawn: Drawn) -> list[str]:
+    return [
+        "searches" if "find" in drawn.plan else "lists",
+        *(["after: recover"] if "after" in drawn.plan else []),
+        *(["storms"] if "faults" in drawn.plan else []),
+        *sorted({kind for kind, _, _ in drawn.troubles}),
+        *sorted({event.do for event in drawn.events}),
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

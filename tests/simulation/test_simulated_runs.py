@@ -1,0 +1,52 @@
+"""Whole runs that are drawn from seeds, in virtual time. `./scripts/simulate` plays any number of them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.questions import ask_all
+from tests.simulation.runs import draw, play
+from tests.simulation.virtual_time import BOOTED, NothingDue, virtual_time
+from tippingpoint.util import timing
+
+BLOCKS = 12
+EACH = 5
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_every_run_ends_and_says_what_is_true(block: int, tmp_path: Path) -> None:
+    for seed in range(block * EACH, (block + 1) * EACH):
+        try:
+            ask_all(play(draw(seed), tmp_path / str(seed)))
+        except Exception as found:
+            raise AssertionError(f"./scripts/simulate --seed {seed} --runs 1: {found}") from found
+
+
+def test_the_same_seed_is_the_same_run(tmp_path: Path) -> None:
+    def journals(out: Path) -> dict[str, str]:
+        played = play(draw(1), out)
+        assert played.directory is not None
+        files = [*played.directory.glob("worker-*"), played.directory / "events.jsonl"]
+        return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+    first = journals(tmp_path / "first")
+    assert first
+    assert journals(tmp_path / "second") == first
+
+
+def test_an_hour_passes_at_once_on_every_clock() -> None:
+    with virtual_time() as loop:
+        before = timing.monotonic(), timing.wall()
+        loop.run_until_complete(asyncio.sleep(3600))
+        assert timing.monotonic() - before[0] == pytest.approx(3600, abs=1e-3)
+        assert timing.wall() - before[1] == pytest.approx(3600, abs=1e-3)
+        assert loop.time() - BOOTED == pytest.approx(3600, abs=1e-3)
+
+
+def test_those_who_wait_for_each_other_are_found() -> None:
+    with virtual_time() as loop, pytest.raises(NothingDue):
+        loop.run_until_complete(loop.create_future())
