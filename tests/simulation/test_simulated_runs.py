@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import re
 from pathlib import Path
 
 import pytest
@@ -27,11 +27,12 @@ def test_every_run_ends_and_says_what_is_true(block: int, tmp_path: Path) -> Non
 
 
 def test_the_same_seed_is_the_same_run(tmp_path: Path) -> None:
-    def journals(out: Path) -> dict[str, str]:
+    def journals(out: Path) -> dict[str, bytes]:
         played = play(draw(1), out)
         assert played.directory is not None
         files = [*played.directory.glob("worker-*"), played.directory / "events.jsonl"]
-        return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+        # The process' memory is this machine's.
+        return {file.name: re.sub(rb'"rss":[\d.]+', b"", file.read_bytes()) for file in files}
 
     first = journals(tmp_path / "first")
     assert first

@@ -19,14 +19,13 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import xml.etree.ElementTree as ET
 from array import array
 from base64 import b64decode
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-
-from tippingpoint.util import timing
 
 _CALLS = 5
 """Concurrent requests: libvirtd serves as many of one client (max_client_requests of libvirtd.conf)."""
@@ -183,15 +182,15 @@ class Server:
 
 def _ends(domain: Any, within: float, cpu: float) -> bool:
     """Whether a machine that has just started ends in time; it is gone afterwards."""
-    until = timing.monotonic() + within
+    until = time.monotonic() + within
     try:
-        while timing.monotonic() < until:
+        while time.monotonic() < until:
             state, _, _, _, used = domain.info()
             if state in (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_CRASHED):
                 return True
             if used > cpu * 1e9:
                 break
-            timing.sleep(_LOOK_EVERY)
+            time.sleep(_LOOK_EVERY)
         domain.destroy()
     except libvirt.libvirtError as problem:
         if problem.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
