@@ -89,7 +89,7 @@ def of_events(worker: str, said: EventLog, *, complete: bool, counted: bool) -> 
         were = f"{show_count(abs(lines), 'line')} of its events {'is' if abs(lines) == 1 else 'are'}"
         found.append(f"{were} {'missing' if lines > 0 else 'too many'} {_between(since, until)}")
     if len(said.gaps) > _MOST:
-        found.append(f"lines of its events are missing in {len(said.gaps) - _MOST} more places")
+        found.append(f"lines of its events are missing in {show_count(len(said.gaps) - _MOST, 'more place')}")
     if said.damaged and (complete or said.damaged > said.cut_off):
         found.append(f"{show_count(said.damaged, 'line')} of its events cannot be read")
     if complete and said.closed is None and (counted or said.numbered):
@@ -150,7 +150,12 @@ def _of_samples(
     if len(places) > _MOST:
         more = places[_MOST:]
         found.append(
-            Damage(worker, more[0][0], more[-1][1], f"samples are missing in {len(more)} more places")
+            Damage(
+                worker,
+                more[0][0],
+                more[-1][1],
+                f"samples are missing in {show_count(len(more), 'more place')}",
+            )
         )
     if not notes and samples.sum():
         found.append(Damage(worker, 0.0, inf, "no record is left of how many samples were written"))

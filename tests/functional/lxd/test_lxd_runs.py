@@ -313,7 +313,7 @@ class TestOneServer:
         command = ("run", plan, "--remote", "lab", "--out", tmp_path / "runs")
         refused = ended(start(*command, **store))
         assert refused.returncode == 2
-        assert "1 more containers: expected at most 0 more" in one_line(refused)
+        assert "1 more container: expected at most 0 more" in one_line(refused)
         # when it is tried by force
         done = ended(start(*command, "--force", **store))
         assert done.returncode == 0, done.stdout + done.stderr

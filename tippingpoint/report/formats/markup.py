@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tippingpoint.util.text import choose, show_count
+
 LIMIT = 30_000
 """The most bytes (UTF-8) of a report, which an action's output can hold."""
 MOST_LINES = 20
@@ -34,7 +36,8 @@ def table(
     lines = ["| " + " | ".join(plain(cell) for cell in row) + " |" for row in (header, *rows)]
     lines.insert(1, "|" + "|".join(rule) + "|")
     if left_out:
-        lines.append(f"\n{left_out} more rows are in the JSON report.")
+        rows_more = show_count(left_out, "more row")
+        lines.append(f"\n{rows_more} {choose(left_out, 'is', 'are')} in the JSON report.")
     return "\n".join(lines)
 
 

@@ -63,7 +63,7 @@ def _of_units(run: RunData, reasons: Sequence[str]) -> list[str]:
     lacking = [unit.name for unit in run.units if unit.status in ("cut", "missing")]
     if not lacking or any(name in reason for name in lacking for reason in reasons):
         return []
-    names = _names(lacking, "units")
+    names = _names(lacking, "unit")
     of = show_count(len(run.units), "unit")
     return [f"{len(lacking)} of {of} {choose(len(lacking), 'is', 'are')} missing, or cut: {names}"]
 
@@ -87,7 +87,10 @@ def _of_clocks(run: RunData) -> list[str]:
             for host, ahead in sorted(run.resources.clock.items())
             if abs(ahead) > CLOCK_SECONDS
         ]
-    return lines if len(lines) <= _NAMED else [*lines[:_NAMED], f"{len(lines) - _NAMED} more clocks are off"]
+    if len(lines) <= _NAMED:
+        return lines
+    more = len(lines) - _NAMED
+    return [*lines[:_NAMED], f"{show_count(more, 'more clock')} {choose(more, 'is', 'are')} off"]
 
 
 def _off(ahead: float) -> str:
@@ -98,7 +101,7 @@ def gap_lines(resources: Resources) -> list[str]:
     """Return when hosts were not scraped during a run: the longest gaps by name, and the number of others."""
     gaps = joined_gaps(resources)
     lines = [
-        f"{_names(gap['hosts'], 'hosts')} "
+        f"{_names(gap['hosts'], 'host')} "
         f"{'was' if len(gap['hosts']) == 1 else 'were'} not scraped from {figures.clock(gap['from'])} "
         f"to {figures.clock(gap['to'])}{'' if len(gap['hosts']) == 1 else ', or for a part of that'}"
         for gap in sorted(gaps, key=lambda gap: gap["from"] - gap["to"])[:_NAMED]
@@ -138,4 +141,4 @@ def _of_rate_limits(analysis: Analysis) -> list[str]:
 def _names(names: Sequence[str], what: str) -> str:
     if len(names) <= _NAMED:
         return figures.listed(names)
-    return f"{figures.listed([*names[:_NAMED], f'{len(names) - _NAMED} more {what}'])}"
+    return f"{figures.listed([*names[:_NAMED], show_count(len(names) - _NAMED, f'more {what}')])}"

@@ -16,6 +16,7 @@ from tippingpoint.targets.lxd.pool_and_network import find_site
 from tippingpoint.targets.lxd.provision import access_of, greet
 from tippingpoint.targets.lxd.retrying import ask, ask_unless_refused
 from tippingpoint.util.patience import answers_within
+from tippingpoint.util.text import show_count
 
 BRIDGE_PORTS = 1023
 """Interfaces that fit on one bridge (BR_PORT_BITS in the kernel's net/bridge/br_private.h, less one)."""
@@ -73,7 +74,7 @@ async def check_room(entry: LxdEntry, adds: int, memory: int, members: int | Non
     if number < adds:
         raise UserError(
             "instances",
-            f"{adds} more containers",
+            show_count(adds, "more container"),
             f"at most {number} more, for which the members have enough {short}; --force skips this check",
         )
 

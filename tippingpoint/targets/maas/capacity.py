@@ -14,6 +14,7 @@ from tippingpoint.targets.maas.composed import disk_gb, hosts_of, vm_hosts
 from tippingpoint.targets.maas.errors import MaasError
 from tippingpoint.targets.maas.made import Composed
 from tippingpoint.targets.maas.plan import MaasTarget, Machines
+from tippingpoint.util.text import show_count
 
 
 @dataclass
@@ -55,7 +56,7 @@ async def check_room(target: MaasTarget, made: Composed, asked: Sequence[Machine
     if fits < len(asked):
         raise UserError(
             "instances",
-            f"{len(asked)} more machines",
+            show_count(len(asked), "more machine"),
             f"at most {fits} more, by {short} of VM hosts; --force skips this check",
         )
 

@@ -15,6 +15,7 @@ from tippingpoint.targets.maas.virtme.keys import check_key, lend_key
 from tippingpoint.targets.maas.virtme.link import PLACE, Libvirt
 from tippingpoint.targets.maas.virtme.probe import advertised, probe
 from tippingpoint.targets.target import Tell
+from tippingpoint.util.text import show_count
 
 OVERHEAD = 64 << 20
 """Bytes that QEMU takes beside a machine's own memory. A machine of 96 MiB took 160 MB, in emulation by QEMU 7.2."""
@@ -88,7 +89,7 @@ async def check_room(made: Virtme, prefix: str, machines: Sequence[Machines], *,
     if more < len(machines):
         raise UserError(
             "instances",
-            f"{len(machines)} more machines",
+            show_count(len(machines), "more machine"),
             f"at most {more} more, for which the server has enough {short}; --force skips this check",
         )
 
