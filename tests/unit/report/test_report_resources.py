@@ -312,6 +312,13 @@ def test_gaps_between_scrapes_are_joined_and_stand_next_to_the_verdict() -> None
     ]
 
 
+@pytest.mark.parametrize(("hosts", "more"), [("abcd", "1 more host"), ("abcde", "2 more hosts")])
+def test_more_hosts_than_a_few_are_counted(hosts: str, more: str) -> None:
+    gaps = [(10.0, 20.0, host) for host in hosts]
+    cautions = told(made_resources([made_figure("cpu", T, flat(a=1))], T, gaps=gaps))["cautions"]
+    assert cautions == [f"a, b, c and {more} were not scraped from 0:10 to 0:20, or for a part of that"]
+
+
 def test_more_gaps_than_a_few_are_counted() -> None:
     gaps = [(float(n * 10), n * 10.0 + 1 + n, "a") for n in range(6)]
     cautions = told(made_resources([made_figure("cpu", T, flat(a=1))], T, gaps=gaps))["cautions"]
