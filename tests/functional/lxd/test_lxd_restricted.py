@@ -404,7 +404,7 @@ def test_the_room_check_knows_what_it_may_see(
 ) -> None:
     entry = entry_of(lxd.restricted(*projects), tmp_path, projects)
     with pytest.raises(
-        UserError, match=r"^instances: 5000 more containers: expected at most 3.* bridge ports"
+        UserError, match=r"^instances: 5,000 more containers: expected at most 3.* bridge ports"
     ):
         uvloop.run(check_room(entry, 5000, 1, 3))
     with pytest.raises(UserError, match=r"^members: 4: expected at most 3"):

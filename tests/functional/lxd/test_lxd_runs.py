@@ -349,7 +349,7 @@ class TestRoom:
         measured = only_run(tmp_path / "runs")
         assert measured.manifest.status == "cut"
         assert re.match(
-            r"stage 2 was not begun: stages\.1\.instances: 999999 more containers: expected at most [1-9][0-9]* ",
+            r"stage 2 was not begun: stages\.1\.instances: 999,999 more containers: expected at most [1-9][0-9,]* ",
             measured.manifest.reason,
         )
         assert [stage.gauges["held"] for stage in measured.stages] == [1]

@@ -437,10 +437,10 @@ def test_more_than_the_members_have_room_for_is_refused_with_the_number_that_fit
     lxd: LxdLab, tmp_path: Path
 ) -> None:
     entry = entry_of(lxd, tmp_path)
-    with pytest.raises(UserError, match=r"expected at most 3069 more, .* bridge ports") as refused:
+    with pytest.raises(UserError, match=r"expected at most 3,069 more, .* bridge ports") as refused:
         run(check_room(entry, 5000, 1, 3))
     assert refused.value.field == "instances"
-    with pytest.raises(UserError, match=r"expected at most [0-9]+ more, .* memory"):
+    with pytest.raises(UserError, match=r"expected at most [0-9,]+ more, .* memory"):
         run(check_room(entry, 5000, 1 << 19, 3))
     with pytest.raises(UserError, match="members: 4: expected at most 3, the number that are online"):
         run(check_room(entry, 1, 16, 4))

@@ -75,7 +75,7 @@ async def check_room(entry: LxdEntry, adds: int, memory: int, members: int | Non
         raise UserError(
             "instances",
             show_count(adds, "more container"),
-            f"at most {number} more, for which the members have enough {short}; --force skips this check",
+            f"at most {number:,} more, for which the members have enough {short}; --force skips this check",
         )
 
 

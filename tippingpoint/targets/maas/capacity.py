@@ -57,7 +57,7 @@ async def check_room(target: MaasTarget, made: Composed, asked: Sequence[Machine
         raise UserError(
             "instances",
             show_count(len(asked), "more machine"),
-            f"at most {fits} more, by {short} of VM hosts; --force skips this check",
+            f"at most {fits:,} more, by {short} of VM hosts; --force skips this check",
         )
 
 

@@ -11,6 +11,7 @@ from tippingpoint.targets.openstack.errors import FORBIDDEN, OpenstackError, Ope
 from tippingpoint.targets.openstack.ledger import OpenstackEntry
 from tippingpoint.targets.openstack.provision import FLAVOR, MADE, NONE, pages, told_of
 from tippingpoint.targets.openstack.versions import Version
+from tippingpoint.util.text import show_count
 
 HYPERVISORS: Version = (2, 53)
 """The compute API for hypervisors' free memory and disk; from 2.88 on it does not report them."""
@@ -62,8 +63,8 @@ async def check_room(entry: OpenstackEntry, adds: int, members: int | None, ther
     if fits[short] < adds:
         raise UserError(
             "instances",
-            f"{adds} more servers",
-            f"at most {fits[short]} more, by {short}; --force skips this check",
+            show_count(adds, "more server"),
+            f"at most {fits[short]:,} more, by {short}; --force skips this check",
         )
 
 

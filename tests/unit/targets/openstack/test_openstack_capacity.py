@@ -78,7 +78,7 @@ async def test_free_addresses_of_a_network_bound_what_is_put_on_it(
         }
 
     why = await refused(tmp_path, adds, put, network="net")
-    assert f"at most {fits} more, by addresses of the network" in why if fits < adds else not why
+    assert f"at most {fits:,} more, by addresses of the network" in why if fits < adds else not why
 
 
 async def test_where_we_may_not_know_addresses_bound_nothing(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ async def test_a_network_that_is_made_has_so_many_addresses(
     tmp_path: Path, adds: int, there: int, fits: int
 ) -> None:
     why = await refused(tmp_path, adds, lambda cloud, network: None, there, network="made")
-    assert f"at most {fits} more, by addresses of the network" in why if fits < adds else not why
+    assert f"at most {fits:,} more, by addresses of the network" in why if fits < adds else not why
 
 
 async def test_all_pages_of_hypervisors_count(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ async def check_room(made: Virtme, prefix: str, machines: Sequence[Machines], *,
         raise UserError(
             "instances",
             show_count(len(machines), "more machine"),
-            f"at most {more} more, for which the server has enough {short}; --force skips this check",
+            f"at most {more:,} more, for which the server has enough {short}; --force skips this check",
         )
 
 
