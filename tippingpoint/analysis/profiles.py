@@ -4,7 +4,7 @@ where it tipped."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import sqrt
 
@@ -119,7 +119,7 @@ def profiled_of(findings: Findings, tipping: Tipping) -> Profiled | None:
                 sentences.append(
                     f"{where}. None was compared: that takes one on the plateau and one where the target tipped."
                 )
-    sentences += _not_taken(profiles_not_taken(run.events), shifts)
+    sentences += _not_taken(profiles_not_taken(run.events), {each.kind for each in taken})
     return Profiled(shifts, sentences)
 
 
@@ -226,14 +226,17 @@ def _sentence(kind: Kind, plateau: _Summed, tipped: _Summed, functions: Sequence
     return f"{words}. The share of {grown.name} grew most, {shares}."
 
 
-def _not_taken(problems: Sequence[NoProfile], shifts: Sequence[Shift]) -> list[str]:
-    """Say why profiles are missing: each reason once."""
-    missing = [kind for kind in _ALL if not any(shift.kind == kind for shift in shifts)]
-    whys = {kind: _reasons(each.problem for each in problems if each.kind == kind) for kind in missing}
-    if len(set(whys.values())) == 1 and len(whys) > 1:
-        whys = {"": next(iter(whys.values()))}
-    of = {"": "", "CPU": " of CPU", "lock wait": " of waits for locks"}
-    return [f"No profile{of[kind]}: {why}." for kind, why in whys.items() if why]
+def _not_taken(problems: Sequence[NoProfile], taken: Set[Kind]) -> list[str]:
+    """Say why profiles are missing, of members or loads where others of that kind were taken: each reason once."""
+    of = {"CPU": " of CPU", "lock wait": " of waits for locks"}
+    whys = {kind: _reasons(each.problem for each in problems if each.kind == kind) for kind in _ALL}
+    if len({(why, kind in taken) for kind, why in whys.items()}) == 1:
+        of, whys = {"CPU": ""}, {"CPU": whys["CPU"]}
+    return [
+        f"Profiles{of[kind]} are missing: {why}." if kind in taken else f"No profile{of[kind]}: {why}."
+        for kind, why in whys.items()
+        if why
+    ]
 
 
 def _reasons(problems: Iterable[str]) -> str:

@@ -201,6 +201,23 @@ def test_why_there_is_no_profile_is_told_once(tmp_path: Path) -> None:
     assert profiled(run_of(tmp_path, *events)).sentences == [f"No profile: {problem}."]
 
 
+def test_why_a_member_was_not_profiled_is_told_beside_what_others_profiles_tell(tmp_path: Path) -> None:
+    """Given profiles of CPU of one member, compared or not, then why there are none of another is told as well."""
+    problem = "10.0.0.2:2379: HTTP 404: pprof is not enabled there"
+    events = [
+        taken(tmp_path, 4, CALM),
+        taken(tmp_path, 5, BUSY),
+        *(not_taken(problem, kind, stage) for kind in ("CPU", "lock wait") for stage in (4, 5)),
+    ]
+    for tips in (True, False):
+        assert profiled(run_of(tmp_path, *events, tips=tips)).sentences[1:] == [
+            f"Profiles of CPU are missing: {problem}.",
+            f"No profile of waits for locks: {problem}.",
+        ]
+    events += [taken(tmp_path, stage, {}, "lock wait") for stage in (4, 5)]
+    assert profiled(run_of(tmp_path, *events)).sentences[2:] == [f"Profiles are missing: {problem}."]
+
+
 def test_a_file_that_is_gone_or_damaged_is_no_profile(tmp_path: Path) -> None:
     events = [taken(tmp_path, 4, CALM), taken(tmp_path, 5, BUSY)]
     (tmp_path / "profile-5-cpu-1.pb.gz").write_bytes(b"junk")
