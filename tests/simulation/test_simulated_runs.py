@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.questions import ask_all
-from tests.simulation.runs import draw, play
+from tests.simulation.runs import Drawn, Event, draw, play
 from tests.simulation.virtual_time import BOOTED, NothingDue, virtual_time
+from tippingpoint.plan.claim import CLAIM_OPERATIONS
+from tippingpoint.rundir.results import load_run
 from tippingpoint.util import timing
 
 BLOCKS = 12
@@ -37,6 +39,33 @@ def test_the_same_seed_is_the_same_run(tmp_path: Path) -> None:
     first = journals(tmp_path / "first")
     assert first
     assert journals(tmp_path / "second") == first
+
+
+@pytest.mark.parametrize("between", [0.0, 1.0, 4.0])
+def test_what_a_second_ctrl_c_cuts_is_no_failure_of_a_target_that_is_silent(
+    between: float, tmp_path: Path
+) -> None:
+    """Given claims under way, and a target that has just fallen silent, when Ctrl-C is pressed twice before an answer
+    is owed, then no call has failed."""
+    plan = draw(0).plan | {
+        "workload": {"units": 1, "claim_time": "30s", "renew_time": "1s"},
+        "stages": [{"leases": 4000, "over": "4s", "hold": "10m"}],
+        "thresholds": [],
+        "workers": 2,
+    }
+    drawn = Drawn(0, plan, 2000.0, 0.002, 1e9, [("silent", 2.0, 500.0)], [
+        Event(2.5, "interrupt"), Event(2.5 + between, "interrupt"),
+    ])  # fmt: skip
+    played = play(drawn, tmp_path)
+    ask_all(played)
+    assert played.directory is not None
+    measured = load_run(played.directory)
+    assert measured.manifest.status == "interrupted"
+    assert measured.stages[0].attempts("claim") > 0
+    assert [measured.stages[0].failures(operation) for operation in CLAIM_OPERATIONS] == [0] * len(
+        CLAIM_OPERATIONS
+    )
+    assert [event for event in measured.events if event["event"] == "error"] == []
 
 
 def test_an_hour_passes_at_once_on_every_clock() -> None:
