@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
 from tests.sentences import expect_no_contradiction, expect_readable
 from tests.simulation.runs import Played
+from tests.simulation.together import PlayedTogether
 from tippingpoint.analysis.analyse import Analysis, analyse
 from tippingpoint.report import write_report
 from tippingpoint.rundir.event_shapes import is_sound
@@ -17,6 +19,8 @@ from tippingpoint.rundir.journal import read_interval_log
 from tippingpoint.rundir.results import load_run
 from tippingpoint.util.exit_codes import MET, MISSED, WITHHELD
 
+_TOGETHER = 1.0
+"""Seconds within which units begin to hold a turn."""
 _EXIT_CODES = {"met": MET, "missed": MISSED, "failed": MISSED, "withheld": WITHHELD}
 
 
@@ -35,6 +39,48 @@ def ask_all(played: Played) -> Analysis | None:
     return analysis
 
 
+def ask_together(played: PlayedTogether) -> Analysis | None:
+    """Ask everything of a run of many units; returns the analysis of the whole run, None where there is none."""
+    if played.run is None:
+        assert "\n" not in played.refused
+        return None
+    assert played.loaded_after == 0, f"{played.loaded_after} operations were sent after the end"
+    assert not played.left, f"nobody has removed {played.left}"
+    assert not played.gone, f"gone is what others had: {played.gone}"
+    measured = [part for part in played.parts if any(part.glob("worker-*.hlog"))]
+    for directory in measured:
+        _ask_of_events(directory)
+    _ask_of_answers(played.answered, measured)
+    _ask_of_turns(played, measured)
+    if played.gathered is None:
+        assert not _is_whole(played), f"no report: {played.no_report}"
+        return None
+    _ask_of_events(played.gathered)
+    analysis = analyse(load_run(played.gathered))
+    _ask_of_report(analysis, searched="find" in played.drawn.plan)
+    return analysis
+
+
+def _is_whole(played: PlayedTogether) -> bool:
+    """Whether no unit was lost on the way."""
+    return played.run is not None and not played.run.missing and not played.drawn.events
+
+
+def _ask_of_turns(played: PlayedTogether, parts: list[Path]) -> None:
+    """All units hold a turn at the same time, unless hooks are late or something happens to units."""
+    if played.drawn.events or played.drawn.hooks == "slow":
+        return
+    begun: defaultdict[int, list[float]] = defaultdict(list)
+    for part in parts:
+        run = load_run(part)
+        ahead = played.drawn.clocks[int(part.name.rpartition(".")[2])]
+        for stage in run.stages:
+            if stage.hold_begin is not None:
+                begun[stage.number].append(run.manifest.started - ahead + stage.hold_begin)
+    for turn, moments in begun.items():
+        assert max(moments) - min(moments) < _TOGETHER, f"turn {turn} was held from {moments} on"
+
+
 def _ask_of_events(directory: Path) -> None:
     for file in directory.glob("*.jsonl"):
         for line in file.read_bytes().splitlines():
@@ -46,8 +92,15 @@ def _ask_of_figures(played: Played, analysis: Analysis) -> None:
     """No answer is counted that never came, and none is forgotten but by a worker that was killed, or that had given
     the lease up before its answer came."""
     assert played.directory is not None
+    recorded = _ask_of_answers(played.answered, [played.directory])
+    in_stages = sum(stage.count("extend") for stage in analysis.run.stages)
+    assert in_stages <= recorded["extend.ok"], f"{in_stages} extensions of {recorded['extend.ok']} recorded"
+
+
+def _ask_of_answers(answers: Mapping[tuple[str, str], int], directories: Sequence[Path]) -> Counter[str]:
+    """Return how many answers are recorded; no more than a process got that was alive."""
     recorded: Counter[str] = Counter()
-    for file in played.directory.glob("worker-*.hlog"):
+    for file in [file for directory in directories for file in directory.glob("worker-*.hlog")]:
         log = read_interval_log(file)
         batch = decode_batch(log.encoded)
         for row, count in zip(batch.rows.tolist(), batch.counts.tolist(), strict=True):
@@ -57,10 +110,9 @@ def _ask_of_figures(played: Played, analysis: Analysis) -> None:
         ("claim", "claim.denied", "no"),
         ("extend", "extend.ok", "ok"),
     ):
-        answered = played.answered.get((operation, said), 0)
+        answered = answers.get((operation, said), 0)
         assert recorded[outcome] <= answered, f"{outcome}: {recorded[outcome]} of {answered} answers"
-    in_stages = sum(stage.count("extend") for stage in analysis.run.stages)
-    assert in_stages <= recorded["extend.ok"], f"{in_stages} extensions of {recorded['extend.ok']} recorded"
+    return recorded
 
 
 def _ask_of_report(analysis: Analysis, *, searched: bool) -> None:

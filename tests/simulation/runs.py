@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from tests.simulation.lives import MACHINE, is_dead
 from tests.simulation.simulated.service import SERVICES, Service, Trouble
 from tests.simulation.virtual_time import BOOTED, VirtualLoop, virtual_time
-from tests.simulation.worker_tasks import WorkerTasks, is_dead
+from tests.simulation.worker_tasks import WorkerTasks
 from tippingpoint.errors import Refused, TargetError, UserError
 from tippingpoint.plan import kinds, packages
 from tippingpoint.plan.read import Plan, validate_plan
@@ -74,6 +75,8 @@ class Played:
     """What the run left, and nobody has removed by the end of its `clean`."""
     gone: list[str] = field(default_factory=list)
     """What was there before and is there no more."""
+    kept: object = None
+    """What must not be collected before all is asked: the dead would clean up behind themselves."""
 
 
 def draw(seed: int) -> Drawn:
@@ -184,14 +187,7 @@ def _forget_kinds() -> None:
 def play(drawn: Drawn, out: Path) -> Played:
     """Play a run from its first login to the `clean` that follows. Its directory is in `out`."""
     with simulation() as loop:
-        service = Service(
-            drawn.capacity,
-            random.Random(drawn.seed + 1),
-            drawn.base,
-            drawn.longest_queue,
-            [Trouble(kind, BOOTED + begin, BOOTED + end) for kind, begin, end in drawn.troubles],
-        )
-        SERVICES[NAME] = service
+        service = service_of(drawn.seed, drawn.capacity, drawn.base, drawn.longest_queue, drawn.troubles)
         random.seed(drawn.seed)  # of pauses, and of who comes first
         gc.freeze()  # the engine collects garbage at each stage, and all that was imported is none
         asyncio.set_event_loop(loop)
@@ -205,6 +201,20 @@ def play(drawn: Drawn, out: Path) -> Played:
             gc.unfreeze()
 
 
+def service_of(
+    seed: int, capacity: float, base: float, longest_queue: float, troubles: list[tuple[str, float, float]]
+) -> Service:
+    """Start the service of the present simulation."""
+    SERVICES[NAME] = service = Service(
+        capacity,
+        random.Random(seed + 1),
+        base,
+        longest_queue,
+        [Trouble(kind, BOOTED + begin, BOOTED + end) for kind, begin, end in troubles],
+    )
+    return service
+
+
 async def _play(drawn: Drawn, out: Path, loop: VirtualLoop, service: Service) -> Played:
     service.hold(f"{_FOREIGN}-1", "nobody", 1e8)
     before = set(service.leases)
@@ -213,7 +223,7 @@ async def _play(drawn: Drawn, out: Path, loop: VirtualLoop, service: Service) ->
     runner = Runner(plan, out, run_id=f"simulated-{drawn.seed}", start_worker=workers.start)
     for event in drawn.events:
         loop.call_at(BOOTED + event.at, _happen, event, loop, runner, workers)
-    played = Played(drawn, None)
+    played = Played(drawn, None, kept=loop)
     try:
         played.directory = await runner.run()
     except (UserError, TargetError, Refused) as refused:
@@ -239,7 +249,7 @@ def _happen(event: Event, loop: VirtualLoop, runner: Runner, workers: WorkerTask
         case "stand still":
             loop.stand_still(event.seconds)
         case "set clock":
-            loop.wall_ahead += event.seconds
+            MACHINE.get().clock_ahead += event.seconds
         case "interrupt":
             runner.interrupt()
         case "disk full":

@@ -10,6 +10,7 @@ import pytest
 
 from tests.simulation.questions import ask_all
 from tests.simulation.runs import Drawn, Event, draw, play
+from tests.simulation.seeds import play_and_ask
 from tests.simulation.virtual_time import BOOTED, NothingDue, virtual_time
 from tippingpoint.plan.claim import CLAIM_OPERATIONS
 from tippingpoint.rundir.results import load_run
@@ -23,7 +24,7 @@ EACH = 5
 def test_every_run_ends_and_says_what_is_true(block: int, tmp_path: Path) -> None:
     for seed in range(block * EACH, (block + 1) * EACH):
         try:
-            ask_all(play(draw(seed), tmp_path / str(seed)))
+            play_and_ask(seed, tmp_path / str(seed))
         except Exception as found:
             raise AssertionError(f"./scripts/simulate --seed {seed} --runs 1: {found}") from found
 

@@ -7,6 +7,7 @@ a simulation says so (`stand_still`), so a run of an hour takes as long as its w
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import selectors
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.worker_tasks import is_dead
+from tests.simulation.lives import LIFE, MACHINE, Life, Machine
 from tippingpoint.util import timing
 from tippingpoint.workloads import schedule
 
@@ -53,8 +54,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         selector = _Skipping()
         self._virtual_now = BOOTED
-        self.wall_ahead = EPOCH - BOOTED
-        """How far the wall clock is ahead of the monotonic one; to change it is to set the clock."""
+        self._kept: list[asyncio.Task[Any]] = []
+        """Tasks of the dead: to collect them would run their clean-up."""
+        self._schedule = super().call_soon
         super().__init__(selector)
         selector.loop = self
 
@@ -65,6 +67,30 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Let time pass in which nothing of the loop runs."""
         self._virtual_now += seconds
 
+    def end(self, life: Life) -> None:
+        """Kill a process: none of its code runs any more, whoever answers it."""
+        life.dead = True
+        self._kept += asyncio.all_tasks(self)
+        for task in self._kept:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        self.call_soon = self._call_soon_alive  # type: ignore[method-assign]  # at no cost before anybody is dead
+        for handle in [*self._ready, *self._scheduled]:
+            if _life_of(handle) is life:
+                handle.cancel()
+        for key in [*(self._selector.get_map() or {}).values()]:
+            reader, _ = key.data
+            if reader is not None and _life_of(reader) is life:
+                self._remove_reader(key.fd)
+
+    def _call_soon_alive(
+        self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        handle = self._schedule(callback, *args, context=context)
+        life = _life_of(handle)
+        if life is not None and life.dead:
+            handle.cancel()
+        return handle
+
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         future = self.create_future()
         try:
@@ -72,6 +98,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         except Exception as problem:
             future.set_exception(problem)
         return future
+
+
+def _life_of(handle: asyncio.Handle) -> Life | None:
+    return handle._context.get(LIFE)
 
 
 class LoopTimer:
@@ -84,11 +114,7 @@ class LoopTimer:
 
     def set(self, when: float) -> None:
         self.close()
-        self._handle = self._loop.call_at(when, self._wake_alive)
-
-    def _wake_alive(self) -> None:
-        if not is_dead():
-            self._wake()
+        self._handle = self._loop.call_at(when, self._wake)
 
     def close(self) -> None:
         if self._handle is not None:
@@ -99,9 +125,10 @@ class LoopTimer:
 def virtual_time() -> Generator[VirtualLoop]:
     """Put the engine on virtual time; yields the loop that it goes by."""
     loop = VirtualLoop()
+    MACHINE.set(Machine())
     clocks: Mapping[str, Callable[[], float]] = {
         "monotonic": loop.time,
-        "wall": lambda: loop.time() + loop.wall_ahead,
+        "wall": lambda: loop.time() + EPOCH - BOOTED + MACHINE.get().clock_ahead,
         "cpu": lambda: 0.02 * loop.time(),
         "since_boot": loop.time,
     }

@@ -1,29 +1,17 @@
-"""Workers that are tasks on the simulation's event loop, in place of processes.
-
-What a worker that was killed still wants to write or to ask the target for does not happen: it is dead, though its
-coroutines unwind.
-"""
+"""Workers that are tasks on the simulation's event loop, in place of processes."""
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import signal
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.simulation.lives import Life, context_of
+from tests.simulation.virtual_time import VirtualLoop
 from tippingpoint.run.worker import Commands, Job, Voice, work
 from tippingpoint.run.worker_process import Listener, WorkerProcess
-
-LIVES: contextvars.ContextVar[WorkerTask | None] = contextvars.ContextVar("worker", default=None)
-"""The worker that the present code belongs to; None for the runner's and the simulation's own."""
-
-
-def is_dead() -> bool:
-    """Whether the code that asks belongs to a worker that was killed."""
-    worker = LIVES.get()
-    return worker is not None and worker.returncode is not None
 
 
 class _Pipe(asyncio.WriteTransport):
@@ -61,9 +49,11 @@ class WorkerTask:
         self._said = _Pipe(self.stdout)
         self._errors = errors
         self._gone = asyncio.Event()
-        context = contextvars.copy_context()
-        context.run(LIVES.set, self)
-        self._task = asyncio.get_running_loop().create_task(self._work(commands), context=context)
+        self._life = Life("worker")
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        self._loop = loop
+        self._task = loop.create_task(self._work(commands), context=context_of(self._life))
 
     async def _work(self, commands: asyncio.StreamReader) -> None:
         code = 0
@@ -85,8 +75,8 @@ class WorkerTask:
 
     def send_signal(self, signal: int) -> None:
         if self.returncode is None:
+            self._loop.end(self._life)
             self._end(-signal)
-            self._task.cancel()
 
     def _end(self, code: int) -> None:
         if self.returncode is None:

@@ -21,6 +21,7 @@ from tippingpoint.run.messages import Tick
 from tippingpoint.run.resume import TakenUp
 from tippingpoint.run.runner import Runner
 from tippingpoint.run.watcher import StageProgress
+from tippingpoint.run.worker_process import StartWorker, start_worker
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.units.conductor import Follower
 from tippingpoint.units.search_words import ClearHold, ProbeReport
@@ -89,9 +90,10 @@ class PartRunner:
         takes_up: TakenUp | None = None,
         again: int = 0,
         figures: RunFigures | None = None,
+        start_worker: StartWorker = start_worker,
     ) -> None:
         """`out` gets the part's directory, which is named `run_id`; `again` is the state's. `figures` are those of
-        Prometheus, in a search that this unit does alone.
+        Prometheus, in a search that this unit does alone. `start_worker` is as that of Runner.
 
         `changed` is called with each new phase and turn, `reported` with what was measured of a shared search's turn,
         `clear` with what that shows before its hold is over, and `moved_on` when the phase of a stage changes.
@@ -114,6 +116,7 @@ class PartRunner:
             share=self._follower.share,
             unit=unit,
             figures=figures,
+            start_worker=start_worker,
         )
         self._turn = 0
         self._stopping = False

@@ -34,6 +34,7 @@ from tippingpoint.agent.wake import wake
 from tippingpoint.errors import UserError, told
 from tippingpoint.plan.read import Plan
 from tippingpoint.run.resume import TakenUp, take_up
+from tippingpoint.run.worker_process import StartWorker, start_worker
 from tippingpoint.rundir.ledger import entries
 from tippingpoint.units.search_words import ClearHold, ProbeReport
 from tippingpoint.units.shared_run import REMOVED, SharedRun, UnitProgress, UnitWord, stop
@@ -59,11 +60,15 @@ _REQUESTS: TypeAdapter[requests.AnyRequest] = TypeAdapter(requests.AnyRequest)
 class Agent:
     """One unit's agent, below its state directory. `answer` handles all requests."""
 
-    def __init__(self, state: Path, wake_file: Path, unit: str = "") -> None:
-        """With `unit`, orders for another unit are refused: its charm is at the wrong socket."""
+    def __init__(
+        self, state: Path, wake_file: Path, unit: str = "", start_worker: StartWorker = start_worker
+    ) -> None:
+        """With `unit`, orders for another unit are refused: its charm is at the wrong socket. `start_worker` is as
+        that of Runner."""
         self._directory = state
         self._wake_file = wake_file
         self._unit = unit
+        self._start_worker = start_worker
         self._keeping = Keeping(state)
         self._state = State.load(state)
         self._clocks = Clocks()
@@ -287,6 +292,7 @@ class Agent:
                 takes_up=takes_up,
                 again=state.part.again,
                 figures=self._figures(plan, prometheus),
+                start_worker=self._start_worker,
             )
         except Exception as problem:
             return Ended("failed", told(problem), removed=False), None

@@ -46,15 +46,15 @@ class ClockServer(DatagramProtocol):
         """The address that it listens on: 10.0.0.5:41234 or [fd00::5]:41234."""
 
     @classmethod
-    async def listen(cls, host: str, port: int = 0, *, now: Callable[[], float] = timing.wall) -> ClockServer:
+    async def listen(cls, host: str, port: int = 0, *, now: Callable[[], float] | None = None) -> ClockServer:
         """Return a server on an address of this machine; port 0 is any free port. Raises UserError if it cannot
         listen.
 
-        `now` is the clock that it serves, in seconds since the epoch.
+        `now` is the clock that it serves, in seconds since the epoch; by default the wall clock.
         """
         try:
             transport, server = await asyncio.get_running_loop().create_datagram_endpoint(
-                lambda: cls(now), local_addr=(host, port)
+                lambda: cls(now or timing.wall), local_addr=(host, port)
             )
         except (OSError, ValueError) as problem:
             accepted = f"an address of this machine ({in_words(problem)})"
@@ -111,7 +111,7 @@ class _Asking(DatagramProtocol):
 
 
 async def measure_offset(
-    address: str, probes: int = 8, *, now: Callable[[], float] = timing.wall
+    address: str, probes: int = 8, *, now: Callable[[], float] | None = None
 ) -> tuple[float, float] | None:
     """Return how many seconds our clock is ahead of theirs (negative: behind), and the most that this may be off.
 
@@ -127,7 +127,7 @@ async def measure_offset(
     except (OSError, ValueError, OverflowError):
         return None
     try:
-        found = await _measured(transport, asking, probes, now)
+        found = await _measured(transport, asking, probes, now or timing.wall)
     finally:
         transport.close()
     return min(found, key=lambda offset: offset[1]) if found else None

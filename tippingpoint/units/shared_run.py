@@ -575,7 +575,8 @@ def _why_missing(
     if word is not None and _began_anew(run, unit, word):
         return RESTARTED
     silent = silent_after(len(run.units))
-    heard = run.made if word is None else word.t - (word.offset or 0.0)
+    # A clock that has not been compared yet may be wrong by any time, but a word of this run came after its begin.
+    heard = run.made if word is None else max(run.made, word.t - (word.offset or 0.0))
     if now - heard > silent:
         return f"silent for more than {format_duration(round(silent))}"
     return ""

@@ -13,9 +13,8 @@ from asyncio import Future
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 
-from tests.simulation.worker_tasks import is_dead
+from tests.simulation.lives import LIFE, Life
 from tippingpoint.errors import OperationFailed
 from tippingpoint.workloads.claim.target import Holding
 from tippingpoint.workloads.load import TargetFacts
@@ -50,32 +49,32 @@ class Service:
     answered: Counter[tuple[str, str]] = field(default_factory=Counter)
     """How often a worker that is alive got an answer, by operation and what it said."""
     _busy_until: float = 0.0
-    _waiting: dict[tuple[str, object], Callable[[], None]] = field(default_factory=dict)
+    _waiting: dict[tuple[str, object], Callable[[], object]] = field(default_factory=dict)
 
     def answer(self, operation: str, do: Callable[[], object]) -> Future[object]:
         """Serve an operation in its turn; the future has what `do` returns when it is answered."""
         loop = asyncio.get_running_loop()
         future: Future[object] = loop.create_future()
-        if is_dead():
-            return future
         now = loop.time()
         self.served.append(now)
         trouble = next((each for each in self.troubles if each.begin <= now < each.end), None)
         kind = trouble.kind if trouble is not None else ""
         if (kind == "errors" and self.chance.random() < 0.5) or self._busy_until - now > self.longest_queue:
-            loop.call_at(now + self.base, _fail, future, "too many requests")
+            loop.call_at(now + self.base, _fail, future, "too many requests", context=_OUTSIDE)
             return future
         work = self.chance.expovariate(self.capacity) * (10 if kind == "slow" else 1)
         self._busy_until = max(now, self._busy_until) + work
         done = self._busy_until + self.base * self.chance.uniform(0.5, 1.5)
         if trouble is not None and kind == "silent":
             done = max(done, trouble.end)
-        loop.call_at(done, self._done, operation, future, do)
+        loop.call_at(done, self._done, operation, future, do, LIFE.get(), context=_OUTSIDE)
         return future
 
-    def _done(self, operation: str, future: Future[object], do: Callable[[], object]) -> None:
+    def _done(
+        self, operation: str, future: Future[object], do: Callable[[], object], client: Life | None
+    ) -> None:
         found = do()
-        if not future.done() and not is_dead():
+        if not future.done() and not (client is not None and client.dead):
             self.answered[operation, "ok" if found else "no"] += 1
             future.set_result(found)
 
@@ -94,7 +93,7 @@ class Service:
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         self.leases[name] = (holder, until)
-        loop.call_at(until, self._run_out, name, until)
+        loop.call_at(until, self._run_out, name, until, context=_OUTSIDE)
 
     def _run_out(self, name: str, until: float) -> None:
         if self.leases.get(name, ("", 0.0))[1] == until:
@@ -105,14 +104,18 @@ class Service:
         if self.free(name):
             asyncio.get_running_loop().call_soon(released)
         else:
-            # It belongs to the worker that waits, whoever frees the lease.
-            self._waiting[name, holder] = partial(contextvars.copy_context().run, released)
+            # It belongs to the process that waits, whoever frees the lease.
+            loop = asyncio.get_running_loop()
+            context = contextvars.copy_context()
+            self._waiting[name, holder] = lambda: loop.call_soon(released, context=context)
 
     def unwait(self, name: str, holder: object) -> None:
         """Call nobody for this holder."""
         self._waiting.pop((name, holder), None)
 
 
+_OUTSIDE = contextvars.Context()
+"""What a service does is nobody's process: it answers, and does what it was asked to, after its client was killed."""
 SERVICES: dict[str, Service] = {}
 """The services of the present simulation, by name."""
 

@@ -237,6 +237,15 @@ def test_clock_that_is_behind_is_no_silence() -> None:
     assert troupe.conduct().missing == {}
 
 
+def test_a_clock_that_is_not_known_yet_is_no_silence() -> None:
+    """Given a unit whose clock is an hour behind, which nobody has measured yet, when it speaks for the first time,
+    then it is not taken for silent."""
+    troupe = Troupe(2)
+    troupe.say(0, "making")
+    troupe.words["load-claimer/1"] = UnitWord(run=troupe.run.id, phase="making", t=troupe.now - 3600)
+    assert troupe.conduct().missing == {}
+
+
 def test_all_units_fail_to_begin() -> None:
     """Given no unit can begin, then the run is over, with every unit's reason."""
     troupe = Troupe(2)

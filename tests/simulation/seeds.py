@@ -1,0 +1,58 @@
+"""What a seed is: two of three are runs by one machine, and the third is one by many units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.simulation.questions import ask_all, ask_together
+from tests.simulation.runs import draw, play
+from tests.simulation.together import draw_together, play_together
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A seed that was played, and of which nothing was found."""
+
+    kinds: list[str]
+    """What was drawn."""
+    seconds: float
+    """How long it took, in virtual time."""
+    outcome: str
+    """The verdict's."""
+
+
+def play_and_ask(seed: int, out: Path) -> Asked:
+    """Play a seed below `out`, and ask all questions of it; raises what was found."""
+    if seed % 3 == 2:
+        together = draw_together(seed)
+        played = play_together(together, out)
+        analysis = ask_together(played)
+        kinds = [
+            f"{together.units} units",
+            f"{together.hooks} hooks",
+            *(["hooks twice"] if together.twice else []),
+            *_kinds_of_plan(together.plan),
+            *sorted({f"{event.do} a unit" for event in together.events}),
+        ]
+        nothing = "refused" if played.run is None else "no report"
+        return Asked(kinds, played.seconds, nothing if analysis is None else analysis.verdict.outcome)
+    drawn = draw(seed)
+    alone = play(drawn, out)
+    analysis = ask_all(alone)
+    kinds = [
+        *_kinds_of_plan(drawn.plan),
+        *sorted({kind for kind, _, _ in drawn.troubles}),
+        *sorted({event.do for event in drawn.events}),
+    ]
+    return Asked(kinds, alone.seconds, "refused" if analysis is None else analysis.verdict.outcome)
+
+
+def _kinds_of_plan(plan: Mapping[str, Any]) -> list[str]:
+    return [
+        "searches" if "find" in plan else "lists",
+        *(["after: recover"] if "after" in plan else []),
+        *(["storms"] if "faults" in plan else []),
+    ]

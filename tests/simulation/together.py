@@ -1,0 +1,302 @@
+"""Runs of many units, drawn from a seed and played in virtual time: agents are killed and come back, leaders change,
+units join and leave, hooks are late, and clocks are wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.simulation.runs import NAME, draw, service_of, simulation
+from tests.simulation.simulated.service import Service
+from tests.simulation.units import AgentAway, Model, Unit
+from tests.simulation.virtual_time import VirtualLoop
+from tippingpoint.errors import UserError
+from tippingpoint.plan.read import validate_plan
+from tippingpoint.units.shared_run import SharedRun, begin_run, read_shared, stop
+from tippingpoint.util import timing
+
+APPLICATION = "load-claimer"
+_LONGEST = 8 * 3600.0
+"""Seconds of virtual time in which every run has to be over."""
+_LOOK_EVERY = 5.0
+_REMOVED_WITHIN = 1800.0
+"""Seconds after a run in which all that it made has to be removed: a removal is tried again."""
+_AFTERWARDS = 120.0
+_FOREIGN = "somebody-else"
+_HOOKS: dict[str, tuple[float, float]] = {"swift": (0.05, 0.3), "usual": (0.3, 2.5), "slow": (1.0, 12.0)}
+"""The least and the most seconds that hooks are late."""
+
+
+@dataclass(frozen=True)
+class UnitEvent:
+    """What happens to a unit at a moment, in seconds from the begin of the run."""
+
+    at: float
+    do: str
+    """`kill`: its agent is killed, and started again after `seconds`; `reboot`: its machine; `lead`: it becomes the
+    leader; `join`: one more unit comes; `leave`: it is removed; `set clock`: by `seconds`; `stop`: somebody stops the
+    run; `stand still`: nothing of anybody runs for `seconds`."""
+    unit: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class DrawnTogether:
+    """What a seed is."""
+
+    seed: int
+    plan: dict[str, Any]
+    service: dict[str, Any]
+    units: int
+    hooks: str
+    twice: bool
+    """Whether some hooks run twice."""
+    clocks: list[float]
+    events: list[UnitEvent]
+
+
+@dataclass
+class PlayedTogether:
+    """A run of many units that was played."""
+
+    drawn: DrawnTogether
+    run: SharedRun | None = None
+    refused: str = ""
+    seconds: float = 0.0
+    gathered: Path | None = None
+    """The directory of the run of all units; None without one."""
+    parts: list[Path] = field(default_factory=list)
+    """The directories of all units' parts."""
+    no_report: str = ""
+    """Why there is no report; empty if there is one."""
+    answered: dict[tuple[str, str], int] = field(default_factory=dict)
+    loaded_after: int = 0
+    left: list[str] = field(default_factory=list)
+    gone: list[str] = field(default_factory=list)
+    kept: object = None
+    """What must not be collected before all is asked: the dead would clean up behind themselves."""
+
+
+def draw_together(seed: int) -> DrawnTogether:
+    """Draw a run. In half of them nothing goes wrong."""
+    chance = random.Random(seed)
+    alone = draw(chance.randrange(10**9))
+    units = chance.choice([2, 2, 3, 3, 4, 6, 12])
+    lasts = 60.0 + 300.0 * chance.random()
+    events: list[UnitEvent] = []
+    if chance.random() < 0.6:
+        for _ in range(chance.choice([1, 1, 2, 3])):
+            do = chance.choice(
+                [
+                    "kill",
+                    "kill",
+                    "reboot",
+                    "lead",
+                    "lead",
+                    "join",
+                    "leave",
+                    "set clock",
+                    "stop",
+                    "stand still",
+                ]
+            )
+            seconds = {
+                "kill": chance.choice([0.5, 5.0, 60.0, 400.0]),
+                "reboot": chance.choice([30.0, 90.0, 600.0]),
+                "set clock": chance.choice([-30.0, -0.5, 2.0, 3600.0]),
+                "stand still": chance.uniform(0.1, 20),
+            }.get(do, 0.0)
+            events.append(UnitEvent(chance.uniform(0, lasts), do, chance.randrange(units), seconds))
+    plan = {**alone.plan, "workers": 1}
+    return DrawnTogether(
+        seed=seed,
+        plan=plan,
+        service={
+            "capacity": alone.capacity,
+            "base": alone.base,
+            "longest_queue": alone.longest_queue,
+            "troubles": alone.troubles,
+        },
+        units=units,
+        hooks=chance.choice(["swift", "usual", "usual", "slow"]),
+        twice=chance.random() < 0.3,
+        clocks=[chance.choice([0.0, 0.0, 0.02, -1.5, 40.0, -3600.0]) for _ in range(units + 3)],
+        events=sorted(events, key=lambda event: event.at),
+    )
+
+
+def play_together(drawn: DrawnTogether, out: Path) -> PlayedTogether:
+    """Play a run from `start` to the removal of all that it made. Directories of units are made in `out`."""
+    with simulation() as loop:
+        service = service_of(drawn.seed, **drawn.service)
+        random.seed(drawn.seed)
+        gc.freeze()
+        asyncio.set_event_loop(loop)
+        try:
+            play = _Together(drawn, out, loop, service)
+            return loop.run_until_complete(asyncio.wait_for(play.play(), _LONGEST))
+        finally:
+            for task in asyncio.all_tasks(loop):
+                task.cancel()
+            loop.run_until_complete(asyncio.sleep(0))
+            asyncio.set_event_loop(None)
+            gc.unfreeze()
+
+
+class _Together:
+    def __init__(self, drawn: DrawnTogether, out: Path, loop: VirtualLoop, service: Service) -> None:
+        self._drawn = drawn
+        self._out = out
+        self._loop = loop
+        self._service = service
+        self._model = Model()
+        self._chance = random.Random(drawn.seed + 7)
+        self._all: list[Unit] = []
+        self._doing: list[asyncio.Task[None]] = []
+
+    async def play(self) -> PlayedTogether:
+        drawn, model = self._drawn, self._model
+        self._service.hold(f"{_FOREIGN}-1", "nobody", 1e8)
+        before = set(self._service.leases)
+        for _ in range(drawn.units):
+            await self._add()
+        model.leader = self._all[0].name
+        played = PlayedTogether(drawn, kept=self._loop)
+        try:
+            run = begin_run(validate_plan(drawn.plan), [unit.name for unit in self._all], self._now())
+        except UserError as refused:
+            played.refused = str(refused)
+            return played
+        run = run.model_copy(update={"id": f"simulated-{drawn.seed}"})
+        begun = self._loop.time()
+        model.write_run(model.leader, run)
+        self._doing = [asyncio.create_task(self._happen(event)) for event in drawn.events]
+        await self._until_over(played)
+        played.seconds = self._loop.time() - begun
+        await self._report(played)
+        sent = len(self._service.served)
+        await asyncio.sleep(_AFTERWARDS)
+        played.answered = dict(self._service.answered)
+        played.loaded_after = len(self._service.served) - sent
+        await self._until_removed(before, played)
+        for unit in self._all:
+            await unit.close()
+            played.parts += sorted((unit.state / "runs").glob("*"))
+        return played
+
+    def _now(self) -> float:
+        return timing.wall() + self._all[0].machine.clock_ahead
+
+    async def _add(self) -> Unit:
+        number = len(self._all)
+        unit = Unit(
+            f"{APPLICATION}/{number}",
+            self._model,
+            self._out / f"unit-{number}",
+            {"kind": "simulated", "name": NAME},
+            self._late,
+            self._drawn.clocks[min(number, len(self._drawn.clocks) - 1)],
+        )
+        self._all.append(unit)
+        await unit.start()
+        self._model.changed()
+        return unit
+
+    def _late(self) -> float:
+        least, most = _HOOKS[self._drawn.hooks]
+        if self._drawn.twice and self._chance.random() < 0.2:
+            self._chance.choice(self._all).due.set()
+        return self._chance.uniform(least, most)
+
+    async def _until_over(self, played: PlayedTogether) -> None:
+        """Wait until the run is over, and all that is to happen has happened."""
+        while True:
+            await asyncio.sleep(_LOOK_EVERY)
+            if not self._model.units:
+                return
+            played.run = read_shared(self._model.run)
+            assert played.run is not None
+            if played.run.over and all(task.done() for task in self._doing):
+                for task in self._doing:
+                    task.result()
+                return
+
+    async def _report(self, played: PlayedTogether) -> None:
+        model = self._model
+        if not model.units or played.run is None:
+            played.no_report = "all units left"
+            return
+        leader = model.units[model.leader]
+        run = played.run
+        for _ in range(60):  # a result comes a hook after the last word
+            if all(bag.get("result") for bag in model.bags.values()):
+                break
+            await asyncio.sleep(_LOOK_EVERY)
+        results = {unit: json.loads(bag.get("result") or "null") for unit, bag in model.bags.items()}
+        digests = {
+            unit: found["digest"] for unit, found in results.items() if found and found["run"] == run.id
+        }
+        words = {
+            unit: word.model_dump(mode="json", exclude_none=True)
+            for unit, word in leader.words().items()
+            if word is not None and word.run == run.id
+        }
+        try:
+            answer = await leader.ask(
+                "report",
+                within=600.0,
+                run=run.id,
+                format="json",
+                shared=run.model_dump(mode="json", exclude_none=True),
+                words=words,
+                digests=digests,
+            )
+            played.gathered = Path(answer["path"]).parent
+        except (AgentAway, UserError) as problem:
+            played.no_report = str(problem) or "the leader's agent is away"
+
+    async def _until_removed(self, before: set[str], played: PlayedTogether) -> None:
+        deadline = self._loop.time() + _REMOVED_WITHIN
+        while True:
+            there = {name for name in self._service.leases if not self._service.free(name)}
+            played.left, played.gone = sorted(there - before), sorted(before - there)
+            if not played.left or self._loop.time() > deadline:
+                return
+            await asyncio.sleep(_LOOK_EVERY)
+
+    async def _happen(self, event: UnitEvent) -> None:
+        await asyncio.sleep(event.at)
+        model = self._model
+        there = [unit for unit in self._all if unit.name in model.units]
+        if not there:
+            return
+        unit = there[event.unit % len(there)]
+        match event.do:
+            case "kill" | "reboot":
+                unit.kill() if event.do == "kill" else unit.reboot()
+                await asyncio.sleep(event.seconds)
+                if unit.name in model.units:
+                    await unit.start()
+                    unit.due.set()
+            case "lead":
+                model.lead(unit.name)
+            case "join":
+                await self._add()
+            case "leave":
+                if len(there) > 1:
+                    await unit.leave()
+            case "set clock":
+                unit.machine.clock_ahead += event.seconds
+            case "stand still":
+                self._loop.stand_still(event.seconds)
+            case "stop":
+                run = read_shared(model.run)
+                if run is not None:
+                    model.write_run(model.leader, stop(run, "somebody stopped it"))
+            case _:
+                raise AssertionError(event.do)
