@@ -30,7 +30,9 @@ from tippingpoint.units.shared_run import (
     lose,
     read_shared,
     read_word,
+    reports_phases,
     to_judge,
+    word_every,
 )
 from tippingpoint.util import timing
 
@@ -44,6 +46,20 @@ _ENDED = ("over", "failed")
 
 class AgentAway(Exception):
     """Raised when the agent does not answer."""
+
+
+def _is_news(word: UnitWord, said: UnitWord, units: int) -> bool:
+    """Whether a word is worth a hook of all other units: it has news, or the last one is old enough."""
+    fields = {"run", "phase", "turn", "problem", "clock", "leaves", "held"}
+    phases = reports_phases(units)
+    doing = [each.progress.phase if phases and each.progress else None for each in (word, said)]
+    clear = [each.clear if phases else None for each in (word, said)]
+    return (
+        word.model_dump(include=fields) != said.model_dump(include=fields)
+        or doing[0] != doing[1]
+        or clear[0] != clear[1]
+        or not 0 <= word.t - said.t < 0.9 * word_every(units)
+    )
 
 
 class Model:
@@ -248,14 +264,16 @@ class Unit:
         except AgentAway:
             return None, None
         word = None if answer["word"] is None else UnitWord.model_validate(answer["word"])
-        self._model.say(
-            self.name,
-            {
-                "word": "" if word is None else word.model_dump_json(exclude_none=True),
-                "result": "" if answer["result"] is None else json.dumps(answer["result"]),
-                "probe": "" if answer["report"] is None else json.dumps(answer["report"]),
-            },
-        )
+        content = {
+            "result": "" if answer["result"] is None else json.dumps(answer["result"]),
+            "probe": "" if answer["report"] is None else json.dumps(answer["report"]),
+        }
+        said = read_word(self._model.bags[self.name].get("word"))
+        if word is None:
+            content["word"] = ""
+        elif said is None or _is_news(word, said, len(self._model.units)):
+            content["word"] = word.model_dump_json(exclude_none=True)
+        self._model.say(self.name, content)
         return word, answer["report"]
 
     def words(self) -> dict[str, UnitWord | None]:
