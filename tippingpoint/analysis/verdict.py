@@ -21,14 +21,13 @@ from tippingpoint.analysis.latency import costs
 from tippingpoint.analysis.rate_limit import waited_for_rate_limit
 from tippingpoint.analysis.recovery.comeback import comeback_of
 from tippingpoint.analysis.search.found import Found, told_high, told_low
-from tippingpoint.plan.base import Threshold
+from tippingpoint.analysis.thresholds import Check, stage_checks
 from tippingpoint.plan.kinds import facts_of
 from tippingpoint.rundir.gathered import UnitStatus
 from tippingpoint.rundir.operations import BRINGING_UP, CONNECT
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.takeovers import takeovers
-from tippingpoint.util.numbers import show_quantity, show_rate, show_share, show_us
 from tippingpoint.util.text import (
     choose,
     place_of,
@@ -45,48 +44,10 @@ from tippingpoint.util.text import (
 Outcome = Literal["met", "missed", "withheld", "failed"]
 
 _EXIT_CODES: dict[Outcome, int] = {"met": 0, "missed": 1, "failed": 3, "withheld": 4}
-_PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p999": 99.9, "max": 100.0}
-_RATES = ("error_rate", "lost_rate")
 _NAMED = 3
 """The most units that one sentence names."""
-FIGURE = "at_most"
-"""The limit of a figure that Prometheus has."""
-_LIMITS = (*_PERCENTILES, *_RATES, "throughput")
 _EARLY = ("interrupted", "aborted", "cut", "running")
 """How a run ends before its plan does."""
-
-
-@dataclass(frozen=True)
-class Check:
-    """One limit checked in one stage."""
-
-    operation: str
-    """What is limited: an operation, or a figure and whose it is."""
-    limit: str
-    """The threshold's field: p50 p90 p95 p99 p999 max error_rate lost_rate throughput at_most."""
-    allowed: float
-    """The plan's limit: microseconds for latencies, a share in 0..1 for rates, operations per second; for a figure in
-    `unit`."""
-    observed: float | None
-    """The measured value, in the unit of `allowed`; None if there was nothing to measure."""
-    stage: int | None
-    """The stage's number; None if no stage was run."""
-    size: float | None
-    """The stage's size, in the manifest's load unit."""
-    met: bool | None
-    """Whether the limit was met; None if nothing was measured, or the value says nothing about the target (`why`)."""
-    why: str = ""
-    """Why `met` is None, in a few words."""
-    unit: str = ""
-    """The unit of a figure's limit: seconds, bytes, or none."""
-
-    @property
-    def is_doubtful(self) -> bool:
-        """Whether it is unknown if the limit was met, although there was something to measure.
-
-        A figure is asked for in every stage, so none that was not measured counts as met.
-        """
-        return self.met is None and (self.observed is not None or self.limit == FIGURE)
 
 
 @dataclass(frozen=True)
@@ -107,70 +68,6 @@ class Verdict:
     def exit_code(self) -> int:
         """0 met, 1 missed, 3 failed, 4 withheld."""
         return _EXIT_CODES[self.outcome]
-
-
-def stage_checks(
-    stage: StageResult, thresholds: Sequence[Threshold], *, clock_known: bool = True
-) -> list[Check]:
-    """Check every limit of every threshold in one stage.
-
-    Latency limits use the response times of `latency.costs`. The error rate is errors and timeouts over attempts. The
-    lost rate is lost leases over attempts to extend. Throughput is successes per second (see StageResult.throughput).
-    `clock_known` is False if the run's times only give an order: then there are no rates.
-    """
-    checks: list[Check] = []
-    for threshold in thresholds:
-        if threshold.figure:
-            checks += _of_figure(stage, threshold)
-            continue
-        for limit in _LIMITS:
-            value = getattr(threshold, limit)
-            if value is None:
-                continue
-            allowed = value * 1e6 if limit in _PERCENTILES else float(value)
-            observed = _observed(stage, threshold.operation, limit, clock_known)
-            met = None
-            if observed is not None:
-                met = observed >= allowed if limit == "throughput" else observed <= allowed
-            checks.append(
-                Check(
-                    operation=threshold.operation,
-                    limit=limit,
-                    allowed=allowed,
-                    observed=observed,
-                    stage=stage.number,
-                    size=stage.size,
-                    met=met,
-                    why="" if met is not None else "not measured",
-                )
-            )
-    return checks
-
-
-def _of_figure(stage: StageResult, threshold: Threshold) -> list[Check]:
-    """Check the limit of a figure; only loads and storms have figures."""
-    allowed, unit = threshold.quantity
-    found = stage.figures.get(threshold.subject)
-    if found is None and stage.kind in ("destroy", "recover"):
-        return []
-    value = found.value if found is not None else None
-    why = found.why if found is not None else "Prometheus was not asked about this stage"
-    met: bool | None = None
-    if value is not None and (value > allowed or not why):
-        met, why = value <= allowed, ""
-    return [
-        Check(
-            operation=threshold.subject,
-            limit=FIGURE,
-            allowed=allowed,
-            observed=value,
-            stage=stage.number,
-            size=stage.size,
-            met=met,
-            why=why,
-            unit=unit,
-        )
-    ]
 
 
 def _checks(findings: Findings) -> list[Check]:
@@ -241,19 +138,6 @@ def _coming_back(findings: Findings) -> list[str]:
 _NO_STAGE = StageResult(number=0, size=0, kind="ramp", begin=0.0)
 
 
-def _observed(stage: StageResult, operation: str, limit: str, clock_known: bool) -> float | None:
-    if limit == "throughput":
-        return stage.throughput(operation) if clock_known else None
-    if limit in _RATES:
-        attempts = stage.attempts(operation)
-        if not attempts:
-            return None
-        outcomes = ("lost",) if limit == "lost_rate" else ("error", "timeout")
-        return sum(stage.count(operation, outcome) for outcome in outcomes) / attempts
-    latencies = costs(stage, operation)
-    return float(latencies.percentile(_PERCENTILES[limit])) if latencies.total else None
-
-
 def _asked_for(run: RunData, checks: Sequence[Check]) -> list[Check]:
     """Leave out checks of operations that their stage did not attempt. They stay if no stage attempted them."""
     measured = {(check.operation, check.limit) for check in checks if check.observed is not None}
@@ -277,13 +161,13 @@ def blamed(run: RunData, found: StageFindings, check: Check) -> Check:
     So is an error, because it is an answer, unless the machine was suspended. So are lost leases beyond those that the
     generator may have lost (see `own_losses`). Nothing is known about a worker without a free core.
     """
-    if check.met is not False or check.observed is None or check.limit == FIGURE:
+    if check.met is not False or check.observed is None or check.is_figure:
         return check
     stage, own = found.stage, found.own_losses
-    if check.limit == "throughput" and found.load_missing:
+    if check.is_least and found.load_missing:
         return replace(check, met=None, why="a share of the load is missing")
     slept = next((stall for stall in found.stalls if stall.cause == "suspend"), None)
-    if slept is not None and check.limit in _RATES:
+    if slept is not None and check.outcomes:
         return replace(check, met=None, why=f"the generator itself was {show_stall(slept)}")
     if check.limit == "lost_rate":
         attempts = stage.attempts(check.operation)
@@ -293,11 +177,9 @@ def blamed(run: RunData, found: StageFindings, check: Check) -> Check:
     reason = found.strained
     if has_free_core(stage) and check.limit == "error_rate":
         return check
-    if has_free_core(stage) and check.limit in _PERCENTILES:
-        reason = explained(
-            run, stage, found.stalls, check.operation, _PERCENTILES[check.limit], check.allowed
-        )
-    elif check.limit == "throughput":
+    if has_free_core(stage) and check.percentile is not None:
+        reason = explained(run, stage, found.stalls, check.operation, check.percentile, check.allowed)
+    elif check.is_least:
         reason = reason or _throughput_lost(found, check.observed, check.allowed)
     return replace(check, met=None, why=reason) if reason else check
 
@@ -318,7 +200,7 @@ def _shown(findings: Findings, checks: Sequence[Check]) -> list[Check]:
     stages = {found.stage.number: found.stage for found in findings.stages}
     why: dict[tuple[int | None, str], str] = {
         (check.stage, check.operation): too_few(
-            "p99.9", _PERCENTILES["p999"], costs(stages[check.stage], check.operation).total
+            "p99.9", 99.9, costs(stages[check.stage], check.operation).total
         )
         for check in checks
         if check.limit == "p999" and check.met is True and check.stage in stages
@@ -438,9 +320,7 @@ def _gaps(checks: Iterable[Check], stages: Sequence[StageResult], unit: str) -> 
     missing: dict[tuple[str, str], dict[tuple[str, str], list[float]]] = {}
     for check in checked:
         if check.observed is None and check.size is not None and check.stage is not None:
-            of_figure = check.limit == FIGURE
-            name = check.operation if of_figure else f"{check.operation} {check.limit}"
-            why = f": {check.why}" if of_figure else ""
+            name, why = check.name, f": {check.why}" if check.is_figure else ""
             of = place_of(kinds[check.stage])
             stormed = of == place_of("ramp") and (check.operation, check.limit, check.size) in in_storms
             places = missing.setdefault((name, why), {})
@@ -472,7 +352,7 @@ def _judge_stages(findings: Findings, checks: list[Check]) -> tuple[Outcome, str
         where = "" if unmeasured.stage is None else f" at {show_amount(unmeasured.size or 0, unit)}"
         return (
             "withheld",
-            f"Withheld: {unmeasured.operation} {unmeasured.limit} was not measured{where}{held}.",
+            f"Withheld: {unmeasured.name} was not measured{where}{held}.",
         )
     for found in findings.stages:
         whole = found.stage.is_step and not found.own_losses and not found.cut_short
@@ -666,7 +546,7 @@ def _excess(check: Check) -> float:
     if check.observed is None:
         return 0.0
     small = 1e-9
-    if check.limit == "throughput":
+    if check.is_least:
         return check.allowed / max(check.observed, small)
     return check.observed / max(check.allowed, small)
 
@@ -690,29 +570,21 @@ def first_misses(run: RunData, checks: Sequence[Check]) -> list[Check]:
 
 def miss_words(run: RunData, check: Check) -> str:
     """Write a miss with its limit: extend p99 was 1.32 s (limit 100 ms)."""
-    allowed = f"(limit {show_limit(check.limit, check.allowed, check.unit)}{_circumstances(run, check)})"
-    return f"{_name(check)} was {show_limit(check.limit, check.observed or 0.0, check.unit)} {allowed}"
-
-
-def _name(check: Check) -> str:
-    """Return what a check is about: extend p99.9, etcd-memory of the leader."""
-    if check.limit == FIGURE:
-        return check.operation
-    return f"{check.operation} {'p99.9' if check.limit == 'p999' else check.limit.replace('_', ' ')}"
+    allowed = f"(limit {check.show(check.allowed)}{_circumstances(run, check)})"
+    return f"{check.title} was {check.show(check.observed or 0.0)} {allowed}"
 
 
 def _saw(run: RunData, check: Check) -> str:
-    name = _name(check)
     where = (
         f"at {show_amount(check.size or 0, run.manifest.load_unit)}"
         if check.stage is None
         else _where(run, run.stage(check.stage))
     )
     if check.observed is None:
-        return f"{name} was not measured {where}"
+        return f"{check.title} was not measured {where}"
     return (
-        f"{name} was {show_limit(check.limit, check.observed, check.unit)} {where} "
-        f"(limit {show_limit(check.limit, check.allowed, check.unit)}{_circumstances(run, check)})"
+        f"{check.title} was {check.show(check.observed)} {where} "
+        f"(limit {check.show(check.allowed)}{_circumstances(run, check)})"
     )
 
 
@@ -728,17 +600,7 @@ def _circumstances(run: RunData, check: Check) -> str:
     times = fault_times(run.events)
     gone = sorted({member for begin, until, member in times if stage.overlaps(begin, until)})
     found = f"; {show_list(gone)} {'was' if len(gone) == 1 else 'were'} down on purpose" if gone else ""
-    percentile = _PERCENTILES.get(check.limit)
-    if percentile is not None and waited_for_rate_limit(stage, check.operation, percentile):
+    if check.percentile is not None and waited_for_rate_limit(stage, check.operation, check.percentile):
         limit = facts_of(run.manifest.target.kind).rate_limit or "the target's rate limit"
         found += f"; mostly waiting because of {limit}"
     return found
-
-
-def show_limit(limit: str, value: float, unit: str = "") -> str:
-    """Format a value of a threshold's limit, with its unit; `unit` is that of a figure."""
-    if limit == FIGURE:
-        return show_quantity(value, unit)
-    if limit in _PERCENTILES:
-        return show_us(value)
-    return show_share(value) if limit in _RATES else show_rate(value)

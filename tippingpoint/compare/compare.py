@@ -12,8 +12,9 @@ from typing import Literal
 import numpy as np
 
 from tippingpoint.analysis.analyse import Analysis, analyse
+from tippingpoint.analysis.thresholds import RATES
 from tippingpoint.compare.baselines import Baseline
-from tippingpoint.compare.cells import PERCENTILES, RATES, Cell, Key, mean_of, rates_of, table_of
+from tippingpoint.compare.cells import PERCENTILES, Cell, Key, mean_of, rates_of, table_of
 from tippingpoint.compare.costs import CostComparison, compare_costs, costs_together
 from tippingpoint.compare.names import Named, differences, short_names
 from tippingpoint.compare.pair import NOT_COMPARED, Against, Pair, Side
