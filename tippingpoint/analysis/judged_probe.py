@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from math import isfinite
 
 from tippingpoint.analysis.findings import StageFindings, examine_stage
+from tippingpoint.analysis.run_checks import blamed
 from tippingpoint.analysis.search.probes import Margin
 from tippingpoint.analysis.search.stage_margins import Second, judged, margin_names, stage_margins
 from tippingpoint.analysis.thresholds import Check, stage_checks
-from tippingpoint.analysis.verdict import blamed
 from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.probe_events import ProbeEvent
