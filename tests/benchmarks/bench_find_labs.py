@@ -52,7 +52,7 @@ from lab.juju.store import PROFILES, Profile  # noqa: E402
 from tippingpoint.analysis.analyse import analyse  # noqa: E402
 from tippingpoint.analysis.search.found import Found  # noqa: E402
 from tippingpoint.analysis.search.stage_margins import judged  # noqa: E402
-from tippingpoint.analysis.verdict import stage_checks  # noqa: E402
+from tippingpoint.analysis.thresholds import stage_checks  # noqa: E402
 from tippingpoint.plan.read import validate_plan  # noqa: E402
 from tippingpoint.rundir.results import RunData, load_run  # noqa: E402
 

@@ -9,13 +9,14 @@ from tippingpoint.analysis.cliff import loads_of
 from tippingpoint.analysis.cost import Cost, costs_of
 from tippingpoint.analysis.fill_rate import Fill, fills_of
 from tippingpoint.analysis.findings import Findings, examine, plan_of
+from tippingpoint.analysis.judge import judge
 from tippingpoint.analysis.profiles import Profiled, profiled_of
 from tippingpoint.analysis.recovery.aftermath import Aftermath, aftermaths
 from tippingpoint.analysis.recovery.comeback import Comeback, comeback_of
 from tippingpoint.analysis.search.found import Found, found_of
 from tippingpoint.analysis.search.stage_margins import judged
 from tippingpoint.analysis.tipping import Tipping, find_tipping
-from tippingpoint.analysis.verdict import Verdict, judge
+from tippingpoint.analysis.verdict import Verdict
 from tippingpoint.rundir.cluster_events import Cluster, read_cluster
 from tippingpoint.rundir.probe_events import probe_events
 from tippingpoint.rundir.results import RunData

@@ -7,15 +7,10 @@ from dataclasses import dataclass
 from math import isfinite
 
 from tippingpoint.analysis.findings import StageFindings, examine_stage
+from tippingpoint.analysis.run_checks import blamed
 from tippingpoint.analysis.search.probes import Margin
-from tippingpoint.analysis.search.stage_margins import (
-    Second,
-    judged,
-    margin_name,
-    margin_names,
-    stage_margins,
-)
-from tippingpoint.analysis.verdict import FIGURE, Check, blamed, stage_checks
+from tippingpoint.analysis.search.stage_margins import Second, judged, margin_names, stage_margins
+from tippingpoint.analysis.thresholds import Check, stage_checks
 from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.probe_events import ProbeEvent
@@ -108,7 +103,7 @@ def judge_probe(
     held, broken = _held(found, checks)
     made = run.manifest.workload == "claim" or any(stage.attempts(operation) for operation in run.own_load)
     silent = made and not any(stage.count(operation) for operation in run.own_load)
-    unmeasured = next((_why(each) for each in checks if each.limit == FIGURE and each.is_doubtful), "")
+    unmeasured = next((_why(each) for each in checks if each.is_figure and each.is_doubtful), "")
     measured = any(check.observed is not None for check in checks)
     return JudgedProbe(
         held,
@@ -122,7 +117,7 @@ def judge_probe(
 
 
 def _held(found: StageFindings, checks: Sequence[Check]) -> tuple[bool | None, list[str]]:
-    missed = [_name(check) for check in checks if check.met is False]
+    missed = [check.name for check in checks if check.met is False]
     gave_way = [found.gave_way] if found.gave_way and not found.late_by_us else []
     if found.cut_short and not missed:
         return None, [found.cut_short]
@@ -138,13 +133,7 @@ def _held(found: StageFindings, checks: Sequence[Check]) -> tuple[bool | None, l
 
 
 def _why(check: Check) -> str:
-    if check.limit == FIGURE:
+    if check.is_figure:
         where = "" if check.observed is None else " on every host"
         return f"{check.operation} was not measured{where}: {check.why}"
-    return f"{_name(check)}: {check.why}"
-
-
-def _name(check: Check) -> str:
-    return (
-        check.operation if check.limit == FIGURE else margin_name(check.operation, check.limit, check.allowed)
-    )
+    return f"{check.name}: {check.why}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import ceil, floor
 from typing import Literal
 
+from tippingpoint.analysis.check_words import first_misses, miss_words
 from tippingpoint.analysis.cliff import (
     SIGNIFICANT,
     Cliff,
@@ -20,8 +21,8 @@ from tippingpoint.analysis.findings import Findings
 from tippingpoint.analysis.knee import Knee, NoKnee, find_knee
 from tippingpoint.analysis.latency import costs
 from tippingpoint.analysis.search.found import Found
+from tippingpoint.analysis.thresholds import Check
 from tippingpoint.analysis.usl import Forecast, forecast
-from tippingpoint.analysis.verdict import Check, first_misses, miss_words
 from tippingpoint.rundir.cluster_events import Cluster
 from tippingpoint.rundir.operations import OWN_CALLS, REMOVING
 from tippingpoint.rundir.results import RunData

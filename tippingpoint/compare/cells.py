@@ -9,13 +9,13 @@ from statistics import fmean
 
 from tippingpoint.analysis.cliff import faults_injected
 from tippingpoint.analysis.latency import freed_costs
+from tippingpoint.analysis.thresholds import RATES
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
-RATES: dict[str, tuple[str, ...]] = {"error_rate": ("error", "timeout"), "lost_rate": ("lost",)}
 
 
 @dataclass(frozen=True)

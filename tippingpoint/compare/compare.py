@@ -12,8 +12,9 @@ from typing import Literal
 import numpy as np
 
 from tippingpoint.analysis.analyse import Analysis, analyse
+from tippingpoint.analysis.thresholds import RATES
 from tippingpoint.compare.baselines import Baseline
-from tippingpoint.compare.cells import PERCENTILES, RATES, Cell, Key, mean_of, rates_of, table_of
+from tippingpoint.compare.cells import PERCENTILES, Cell, Key, Table, mean_of, rates_of, table_of
 from tippingpoint.compare.costs import CostComparison, compare_costs, costs_together
 from tippingpoint.compare.names import Named, differences, short_names
 from tippingpoint.compare.pair import NOT_COMPARED, Against, Pair, Side
@@ -201,80 +202,43 @@ def compare(
     run without stages, for one run that stands in two places, and for a negative or infinite tolerance.
     """
     published = compare_published(beside)
-    sets = [[one] if isinstance(one, RunData) else list(one) for one in releases]
-    runs = [run for one in sets for run in one]
+    repeats = [[one] if isinstance(one, RunData) else list(one) for one in releases]
+    runs = [run for release in repeats for run in release]
     if not runs and not published:
         names = ", ".join(baseline.name for baseline in beside) or "0 runs"
         raise UserError("compare", names, "one run or more, or published results with a figure in common")
-    if not (np.isfinite(tolerance) and tolerance >= 0):
-        raise UserError("--tolerance", tolerance, "a share from 0 up, such as 0.1")
-    units = {run.manifest.load_unit for run in (*runs, *control)}
-    if len(units) > 1:
-        raise UserError(
-            "compare", f"stages in {' and '.join(sorted(units))}", "runs whose stages count the same"
-        )
-    unit = next(iter(units), "")
-    for run in (*runs, *control):
-        if not run.stages:
-            why = "this one has no journals" if not run.operations else "in this one none was begun"
-            raise UserError("compare", run.manifest.id, f"runs with stages, and {why}")
-    names, beside_names = _names([one[0] for one in sets], beside)
-    joined = [_release(name, of) for name, of in zip(names, sets, strict=True)]
+    unit = _checked_unit([*runs, *control], tolerance)
+    names, beside_names = _names([release[0] for release in repeats], beside)
     base = names[0] if names else ""
-    reaches = [release.reach for release in joined]
+    joined = [_release(name, release) for name, release in zip(names, repeats, strict=True)]
     controlled = _release(f"{names[0]} again", list(control)) if control else None
-    # The control's runs stand beside the first release's, whose figures they are too.
-    own = [controlled] if controlled is not None else []
-    every = [joined[0], *own, *joined[1:]] if joined else []
-    of_runs = compare_resources([run for release in every for run in release.runs])
-    counts = [len(release.runs) for release in every]
-    each = [
-        Side(
-            release,
-            [table_of(run) for run in release.runs],
-            [figure.of(begin, len(release.runs)) for figure in of_runs],
-            [backs_of(analysis) for analysis in release.analyses],
-            [ramp_of(analysis) for analysis in release.analyses],
-        )
-        for release, begin in zip(every, accumulate([0, *counts]), strict=False)
-    ]
-    again = each[1] if own else None
-    sides = [*each[:1], *each[1 + len(own) :]]
-    cells = [side.tables for side in sides]
+    measured = [*joined[:1], *([controlled] if controlled is not None else []), *joined[1:]]
+    figures = compare_resources([run for release in measured for run in release.runs])
+    sides = _sides(measured, figures)
+    again = sides.pop(1) if controlled is not None else None
+    tables = [side.tables for side in sides]
     if again is not None:
-        cells[0] = [*cells[0], *again.tables]
-        counts = [counts[0] + counts[1], *counts[2:]]
-    has = [{key for key in of[0] if all(key in table for table in of)} for of in cells]
-    keys = sorted({key for of in has for key in of}, key=_place)
-    shared = [key for key in keys if sum(key in of for of in has) > 1 and key in has[0]]
+        # The control's runs stand beside the first release's, whose figures they are too.
+        tables[0] = [*tables[0], *again.tables]
+    counts = [len(of_release) for of_release in tables]
+    complete = [_in_every_run(of_release) for of_release in tables]
+    keys = sorted(set[Key]().union(*complete), key=_place)
+    shared = [key for key in keys if key in complete[0] and any(key in other for other in complete[1:])]
     beyond = {key: _beyond(key, joined, controlled) for key in shared}
     pairs = [
         Pair(sides[0], side, again, {key: why[place] for key, why in beyond.items()}, tolerance)
         for place, side in enumerate(sides[1:])
     ]
-    tips: list[Judgement] = [pair.tip for pair in pairs]
     overall = _overall(pairs)
-    recovery = _recovery([*each[: 1 + len(own)]], sides[1:], pairs)
+    recovery = _recovery([*sides[:1], *([again] if again is not None else [])], sides[1:], pairs)
     rows = [
         row
         for key in shared
-        for row in _rows(
-            key,
-            [
-                [table[key] for table in tables] if key in of else []
-                for tables, of in zip(cells, has, strict=True)
-            ],
-            beyond[key],
-            pairs,
-        )
+        for row in _rows(key, [_cells(of_release, key) for of_release in tables], beyond[key], pairs)
     ]
-    resources = [
-        replace(
-            figure, ratios=[pair.ratios(number, of) for pair, of in zip(pairs, figure.ratios, strict=True)]
-        )
-        for number, figure in enumerate(resources_together(of_runs, counts))
-    ]
-    tip_changes = [pair.tip_change for pair in pairs]
+    resources = _resources(figures, counts, pairs)
+    costs = compare_costs([analysis for release in measured for analysis in release.analyses])
+    reaches = [release.reach for release in joined]
     worse, better, withheld = _changes(rows, overall, recovery, pairs, reaches, names, unit)
     main = _main(runs)
     parts = [
@@ -283,28 +247,19 @@ def compare(
         *_served_words(pairs, base),
         *_typical_words(pairs, base, unit),
         _main_words(rows, main, names, reaches, unit),
-        *_contrary_words(rows, tips, main, names, unit),
+        *_contrary_words(rows, [pair.tip for pair in pairs], main, names, unit),
         *_recovery_words(recovery, names),
         resource_words(names, resources, reaches, unit),
         published_words(beside_names, published, alone=not runs),
     ]
-    in_doubt = [
-        f"{_run_name(release, number)}: {analysis.verdict.sentence}"
-        for release in joined
-        for number, analysis in enumerate(release.analyses)
-        if analysis.verdict.outcome in ("withheld", "failed")
+    doubts = [
+        *_withheld_words(joined),
+        *_fault_words(joined, shared, unit),
+        *_unjudged_words(joined, unit),
+        *(f"{caution}." for caution in cautions),
     ]
-    in_doubt += _fault_words(joined, shared, unit)
-    for name, reach in zip(names[1:], reaches[1:], strict=True):
-        if (late := not_judged(reaches[0], reach)) is not None:
-            whose, since = names[0] if late is reaches[0] else name, show_size(late.unjudged or 0)
-            in_doubt.append(
-                f"Which of {names[0]} and {name} tips first is uncertain: thresholds of {whose} were not "
-                f"judged from {since} {unit} on."
-            )
-    in_doubt += [f"{caution}." for caution in cautions]
     if len(joined) > 1 and not any(pair.repeated for pair in pairs):
-        in_doubt.append("One run each: differences between runs are not known.")
+        doubts.append("One run each: differences between runs are not known.")
     return Comparison(
         releases=joined,
         control=controlled,
@@ -316,21 +271,98 @@ def compare(
         rows=rows,
         overall=overall,
         recovery=recovery,
-        tips=tips,
-        tip_changes=tip_changes,
+        tips=[pair.tip for pair in pairs],
+        tip_changes=[pair.tip_change for pair in pairs],
         outcome=_outcome([*overall, *recovery, *rows], pairs),
         worse=worse,
         better=better,
         withheld=withheld,
-        not_comparable=_not_comparable(keys, has, names, unit),
-        differs=_differing(sets),
+        not_comparable=_not_comparable(keys, complete, names, unit),
+        differs=_differing(repeats),
         resources=resources,
-        costs=costs_together(compare_costs([one for release in every for one in release.analyses]), counts),
+        costs=costs_together(costs, counts),
         published=published,
-        sentence=" ".join([f"{'; '.join(part for part in parts if part)}.", *in_doubt]),
+        sentence=" ".join([f"{'; '.join(part for part in parts if part)}.", *doubts]),
         control_words=_control_words(pairs, controlled, base),
         changes=_summary(rows, pairs, names, unit),
     )
+
+
+def _checked_unit(runs: Sequence[RunData], tolerance: float) -> str:
+    """Return the unit of the loads of runs that can be compared; empty without any. Raises as `compare`."""
+    if not (np.isfinite(tolerance) and tolerance >= 0):
+        raise UserError("--tolerance", tolerance, "a share from 0 up, such as 0.1")
+    units = sorted({run.manifest.load_unit for run in runs})
+    if len(units) > 1:
+        raise UserError("compare", f"stages in {' and '.join(units)}", "runs whose stages count the same")
+    for run in runs:
+        if not run.stages:
+            why = "this one has no journals" if not run.operations else "in this one none was begun"
+            raise UserError("compare", run.manifest.id, f"runs with stages, and {why}")
+    return units[0] if units else ""
+
+
+def _sides(releases: Sequence[Release], figures: Sequence[ResourceComparison]) -> list[Side]:
+    """Return what each release measured; `figures` have the runs of these releases in the same order."""
+    begins = accumulate([len(release.runs) for release in releases], initial=0)
+    return [
+        Side(
+            release,
+            [table_of(run) for run in release.runs],
+            [figure.of(begin, len(release.runs)) for figure in figures],
+            [backs_of(analysis) for analysis in release.analyses],
+            [ramp_of(analysis) for analysis in release.analyses],
+        )
+        for release, begin in zip(releases, begins, strict=False)
+    ]
+
+
+def _in_every_run(tables: Sequence[Table]) -> set[Key]:
+    return {key for key in tables[0] if all(key in table for table in tables)}
+
+
+def _cells(tables: Sequence[Table], key: Key) -> list[Cell]:
+    """Return what the runs of a release measured of an operation at a load; empty unless all of them did."""
+    return [table[key] for table in tables] if all(key in table for table in tables) else []
+
+
+def _resources(
+    figures: Sequence[ResourceComparison], counts: Sequence[int], pairs: Sequence[Pair]
+) -> list[ResourceComparison]:
+    """Join the figures of repeats, of which each release has so many, with the ratios that the pairs found."""
+    return [
+        replace(
+            figure,
+            ratios=[pair.ratios(number, ratio) for pair, ratio in zip(pairs, figure.ratios, strict=True)],
+        )
+        for number, figure in enumerate(resources_together(figures, counts))
+    ]
+
+
+def _withheld_words(releases: Sequence[Release]) -> list[str]:
+    """Return the verdicts of runs that were withheld or failed."""
+    return [
+        f"{_run_name(release, number)}: {analysis.verdict.sentence}"
+        for release in releases
+        for number, analysis in enumerate(release.analyses)
+        if analysis.verdict.outcome in ("withheld", "failed")
+    ]
+
+
+def _unjudged_words(releases: Sequence[Release], unit: str) -> list[str]:
+    """Say of which releases it is uncertain whether the first one tips before them."""
+    words: list[str] = []
+    reaches = [release.reach for release in releases]
+    for other, reach in zip(releases[1:], reaches[1:], strict=True):
+        late = not_judged(reaches[0], reach)
+        if late is not None:
+            first = releases[0].name
+            whose = first if late is reaches[0] else other.name
+            words.append(
+                f"Which of {first} and {other.name} tips first is uncertain: thresholds of {whose} "
+                f"were not judged from {show_size(late.unjudged or 0)} {unit} on."
+            )
+    return words
 
 
 def _release(name: str, runs: list[RunData]) -> Release:

@@ -11,7 +11,8 @@ from statistics import fmean
 from typing import Any, TypeVar
 
 from tippingpoint.analysis.confidence import difference_of_shares, ratio_of_percentiles
-from tippingpoint.compare.cells import PERCENTILES, RATES, Cell, Key, Table, rates_of
+from tippingpoint.analysis.thresholds import RATES
+from tippingpoint.compare.cells import PERCENTILES, Cell, Key, Table, rates_of
 from tippingpoint.compare.ramp import Ramp
 from tippingpoint.compare.reach import Judgement, comparable_tips, tips_against
 from tippingpoint.compare.recovery import Back, ratio_of, recovery_figure

@@ -21,9 +21,8 @@ from tippingpoint import __version__
 from tippingpoint.analysis.analyse import Analysis
 from tippingpoint.analysis.generator_health import show_stall, show_state, show_worker
 from tippingpoint.analysis.latency import costs
-from tippingpoint.analysis.search.stage_margins import margin_name
+from tippingpoint.analysis.thresholds import Check
 from tippingpoint.analysis.tipping import Forecast, Tipping
-from tippingpoint.analysis.verdict import Check
 from tippingpoint.errors import UserError
 from tippingpoint.plan.cts import CTS_STEPS
 from tippingpoint.plan.kinds import facts_of
@@ -247,8 +246,8 @@ def _utc(moment: float | None) -> str | None:
 
 def _check(check: Check) -> dict[str, Any]:
     """Return a check; only a figure's has a unit."""
-    fields = asdict(check)
-    return fields if check.limit == figures.FIGURE else {k: v for k, v in fields.items() if k != "unit"}
+    names = ["operation", "limit", "allowed", "observed", "stage", "size", "met", "why"]
+    return {name: getattr(check, name) for name in (*names, *(["unit"] if check.is_figure else []))}
 
 
 def _thresholds(analysis: Analysis) -> list[dict[str, Any]]:
@@ -286,7 +285,7 @@ def _thresholds(analysis: Analysis) -> list[dict[str, Any]]:
                 "stages_unjudged": sum(check.met is None for check in counting),
                 "sentence": _threshold_sentence(worst, missed, len(counting), load_unit, probes),
             }
-            | ({"unit": worst.unit} if limit == figures.FIGURE else {})
+            | ({"unit": worst.unit} if worst.is_figure else {})
             | ({"probes": probes} if probes else {})
         )
     return entries
@@ -306,10 +305,7 @@ def _probes(analysis: Analysis, check: Check) -> str:
     """Say in how many probes of a search a limit broke: broke in 6 of 11 probes, not judged in 2. Empty without one."""
     if analysis.found is None:
         return ""
-    name = check.operation
-    if check.limit != figures.FIGURE:
-        name = margin_name(check.operation, check.limit, check.allowed)
-    broke, unjudged = analysis.found.outcomes(name)
+    broke, unjudged = analysis.found.outcomes(check.name)
     words = f"broke in {broke} of {show_count(len(analysis.found.probes), 'probe')}"
     return f"{words}, not judged in {unjudged}" if unjudged else words
 
@@ -324,22 +320,19 @@ def _worst(group: Sequence[Check]) -> Check:
     doubted = [check for check in group if check.met is None and check.observed is not None]
     met = [check for check in group if check.met is True]
     deciding = missed or doubted or met or list(group)
-    sign = -1 if deciding[0].limit == "throughput" else 1
+    sign = -1 if deciding[0].is_least else 1
     return max(deciding, key=lambda c: -math.inf if c.observed is None else sign * c.observed)
 
 
 def _threshold_sentence(worst: Check, missed: int, stages: int, load_unit: str, probes: str) -> str:
-    name = worst.operation
-    if worst.limit != figures.FIGURE:
-        name = f"{name} {figures.limit_name(worst.limit)}"
-    bound = "at least" if worst.limit == "throughput" else "at most"
-    allowed = f"{bound} {figures.measured(worst.allowed, worst.limit, worst.unit)} is allowed"
+    name, bound = worst.title, "at least" if worst.is_least else "at most"
+    allowed = f"{bound} {worst.show(worst.allowed)} is allowed"
     also = f"; it {probes}" if probes else ""
     if worst.observed is None and not stages:
         return f"{name} was not judged up to the search's answer; {allowed}{also}"
     if worst.observed is None:
         return f"{name} was not measured; {allowed}{f' ({worst.why})' if worst.why else ''}{also}"
-    sentence = f"{name} was {figures.measured(worst.observed, worst.limit, worst.unit)}"
+    sentence = f"{name} was {worst.show(worst.observed)}"
     if worst.stage is not None:
         sentence += f" in stage {worst.stage} ({show_amount(worst.size or 0, load_unit)})"
     sentence += f"; {allowed}"

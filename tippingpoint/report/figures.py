@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from tippingpoint.analysis.thresholds import FIGURE, RATES
 from tippingpoint.util.numbers import (
     known,
     show_number,
@@ -18,10 +19,7 @@ from tippingpoint.util.numbers import (
 )
 from tippingpoint.util.text import show_amount
 
-FIGURE = "at_most"
-"""The limit of a threshold on a figure of Prometheus."""
 LIMIT_NAMES = {"p999": "p99.9", "error_rate": "error rate", "lost_rate": "lost rate", FIGURE: "figure"}
-RATES = ("error_rate", "lost_rate")
 _MOST_SECONDS = 1e10
 """Beyond this nobody counts hours."""
 

@@ -12,7 +12,7 @@ from math import inf
 from tippingpoint.analysis.findings import StageFindings
 from tippingpoint.analysis.recovery.comeback import says_nothing
 from tippingpoint.analysis.search.stage_margins import judged
-from tippingpoint.analysis.verdict import stage_checks
+from tippingpoint.analysis.thresholds import stage_checks
 from tippingpoint.plan.read import SearchPlan
 from tippingpoint.plan.spawn import PACES
 from tippingpoint.run.probe_loads import each_from_nothing

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tippingpoint.analysis.latency import freed_costs
-from tippingpoint.analysis.search.stage_margins import PERCENTILES
-from tippingpoint.analysis.verdict import Check, show_limit, stage_checks
+from tippingpoint.analysis.thresholds import Check, stage_checks
 from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.share import threshold_part
 from tippingpoint.run.hold_so_far import read_tick
@@ -89,14 +88,11 @@ class EarlyWarning:
         for watch in self._watches:
             check = watch.heard(tick.t, found, holding)
             if check is not None:
-                observed, allowed = (
-                    show_limit(check.limit, each or 0.0) for each in (check.observed, check.allowed)
-                )
-                name = check.limit.replace("p999", "p99.9").replace("_", " ")
+                observed, allowed = check.show(check.observed or 0.0), check.show(check.allowed)
                 whole = watch.threshold.throughput
-                if check.limit == "throughput" and whole is not None and whole > check.allowed:
-                    allowed = f"{allowed} for its share of {show_limit(check.limit, whole)}"
-                self.alarm(f"{check.operation} {name} was {observed} (limit {allowed}, abort)")
+                if check.is_least and whole is not None and whole > check.allowed:
+                    allowed = f"{allowed} for its share of {check.show(whole)}"
+                self.alarm(f"{check.title} was {observed} (limit {allowed}, abort)")
                 break
         return self.why
 
@@ -147,10 +143,10 @@ class _Watch:
             check.limit: check
             for check in stage_checks(stage, [self._shared])
             if check.met is False
-            and (window.held if check.limit == "throughput" else enough)
+            and (window.held if check.is_least else enough)
             and not (
-                check.limit in PERCENTILES
-                and freed_costs(stage, operation).percentile(PERCENTILES[check.limit]) <= check.allowed
+                check.percentile is not None
+                and freed_costs(stage, operation).percentile(check.percentile) <= check.allowed
             )
         }
 

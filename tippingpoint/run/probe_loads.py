@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from tippingpoint.analysis.search.stage_margins import PERCENTILES, ramped
+from tippingpoint.analysis.search.stage_margins import ramped
+from tippingpoint.analysis.thresholds import limits_of
 from tippingpoint.plan.claim import ClaimPlan, Stage
 from tippingpoint.plan.read import AnyStage, SearchPlan
 from tippingpoint.plan.spawn import SpawnPlan
@@ -85,5 +86,5 @@ class ProbeLoads:
     @property
     def _calm(self) -> float:
         """How many seconds old an operation may be in a load that is steady."""
-        limits = (getattr(threshold, limit) for threshold in self._plan.thresholds for limit in PERCENTILES)
-        return min((limit for limit in limits if limit is not None), default=_CALM)
+        limits = (limit for threshold in self._plan.thresholds for limit in limits_of(threshold))
+        return min((limit.allowed / 1e6 for limit in limits if limit.percentile is not None), default=_CALM)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from math import inf
 
 from tippingpoint.analysis.held_loads import MOST
-from tippingpoint.analysis.verdict import stage_checks
+from tippingpoint.analysis.thresholds import stage_checks
 from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.read import SearchPlan

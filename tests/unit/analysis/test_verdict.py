@@ -14,7 +14,7 @@ from tests.unit.made.made_runs import made_curve, made_run, made_stage
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.analysis.enough_calls import calls_needed
 from tippingpoint.analysis.generator_health import stage_saturated
-from tippingpoint.analysis.verdict import stage_checks
+from tippingpoint.analysis.thresholds import stage_checks
 from tippingpoint.plan.base import Threshold
 from tippingpoint.report.sections.cautions import build_cautions
 from tippingpoint.rundir.histogram import Histogram

@@ -8,12 +8,12 @@ from math import exp, lgamma, log, log1p, sqrt
 
 import numpy as np
 
+from tippingpoint.analysis.thresholds import limits_of
 from tippingpoint.plan.base import Threshold
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.intervals import Interval
 from tippingpoint.rundir.tags import tag
 
-PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p999": 99.9, "max": 100.0}
 FEWEST = 20
 """The fewest answers before a fault that show a level."""
 WORSE = 2.0
@@ -103,14 +103,13 @@ def level_of(operation: str, thresholds: Iterable[Threshold], before: Sequence[I
     for threshold in thresholds:
         if threshold.operation != operation:
             continue
-        for name, percentile in PERCENTILES.items():
-            allowed: float | None = getattr(threshold, name)
-            if allowed is None:
+        for limit in limits_of(threshold):
+            if limit.percentile is None:
                 continue
-            share = 1 - percentile / 100
-            late = sum(interval.above(operation, allowed * 1e6) for interval in before)
+            share = 1 - limit.percentile / 100
+            late = sum(interval.above(operation, limit.allowed) for interval in before)
             if not more_than_chance(late, answered, share, CHANCE):
-                limits.append((allowed * 1e6, share))
+                limits.append((limit.allowed, share))
         failing = max(failing, threshold.error_rate or 0.0)
         losing = max(losing, threshold.lost_rate or 0.0)
     by_threshold = bool(limits)

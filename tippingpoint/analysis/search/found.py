@@ -11,13 +11,13 @@ from tippingpoint.analysis.search.answer import Answer, Ended
 from tippingpoint.analysis.search.probes import Probe, generator_words
 from tippingpoint.analysis.search.rebuilt import aim_of, probe_of, searcher_of
 from tippingpoint.analysis.search.searcher import answer_for
-from tippingpoint.analysis.search.stage_margins import PERCENTILES, margin_names
+from tippingpoint.analysis.search.stage_margins import margin_name, margin_names
+from tippingpoint.analysis.thresholds import Limit, limits_of
 from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.read import Plan, SearchPlan
 from tippingpoint.rundir.probe_events import FOUND, ProbeEvent, probe_events
 from tippingpoint.rundir.results import RunData
-from tippingpoint.util.numbers import show_quantity, show_rate, show_share, show_us
 from tippingpoint.util.text import choose, is_counted, show_amount, show_count, show_names, show_size
 
 _FINE = 20
@@ -214,36 +214,22 @@ def _time(seconds: float) -> str:
 
 def _binding_words(name: str, thresholds: list[Threshold]) -> str:
     """Return a margin's name with its limit: extend p99 over 100 ms."""
-    for threshold in thresholds:
-        names = zip(margin_names([threshold]), margin_names([threshold], also=True), strict=True)
-        for margins, words in zip(names, _limits(threshold), strict=True):
-            if name in margins:
-                return words
+    for limit in (limit for threshold in thresholds for limit in limits_of(threshold)):
+        if name in (margin_name(limit), margin_name(limit, also=True)):
+            return _beyond_words(limit)
     return name.replace("_", " ")
 
 
-def _limits(threshold: Threshold) -> list[str]:
-    """Return each limit of a threshold in words, in the order of margin_names."""
-    if threshold.figure:
-        return [f"{threshold.subject} over {show_quantity(*threshold.quantity)}"]
-    words: list[str] = []
-    for name in margin_names([threshold]):
-        limit = name.rpartition(" ")[2]
-        value = getattr(threshold, limit)
-        if limit in PERCENTILES:
-            words.append(
-                f"{threshold.operation} {limit.replace('p999', 'p99.9')} over {show_us(value * 1e6)}"
-            )
-        elif limit == "throughput":
-            words.append(f"{threshold.operation} throughput under {show_rate(value)}")
-        else:
-            words.append(f"{threshold.operation} {limit.replace('_', ' ')} over {show_share(value)}")
-    return words
+def _beyond_words(limit: Limit) -> str:
+    """Say what breaks a limit: extend p99 over 100 ms."""
+    return f"{limit.title} {'under' if limit.is_least else 'over'} {limit.show(limit.allowed)}"
 
 
 def _further(run: RunData, plan: SearchPlan, probes: list[Probe], threshold: Threshold) -> Further:
     assert plan.find is not None
     answer = answer_for(aim_of(plan.find), probes, margin_names([threshold], also=True))
     return Further(
-        " or ".join(_limits(threshold)), answer, _answered(answer, run.manifest.load_unit, [threshold])
+        " or ".join(_beyond_words(limit) for limit in limits_of(threshold)),
+        answer,
+        _answered(answer, run.manifest.load_unit, [threshold]),
     )

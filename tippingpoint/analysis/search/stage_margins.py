@@ -1,4 +1,4 @@
-"""Computes how far a stage was from each threshold, with the error of sampling within the stage.
+"""Returns how far a stage was from each threshold, and computes the error of sampling within the stage.
 
 A probe of a search is judged by its hold. What belongs to its ramp, such as the backlog of the load before, stays out,
 but for operations that only happen in a ramp.
@@ -6,9 +6,9 @@ but for operations that only happen in a ramp.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import ceil, floor, inf, isfinite, log, pi, sqrt
+from math import ceil, inf, isfinite, log, pi, sqrt
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from tippingpoint.analysis.confidence import percentile_interval
 from tippingpoint.analysis.latency import costs
 from tippingpoint.analysis.search.early_end import Tally
 from tippingpoint.analysis.search.probes import Margin
+from tippingpoint.analysis.thresholds import Check, Limit, limits_of, stage_checks
 from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.grow import GrowPlan
@@ -25,14 +26,6 @@ from tippingpoint.rundir.histogram import FloatArray, Histogram, highest_values,
 from tippingpoint.rundir.operations import BRINGING_UP
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.tags import FAILURES, tag
-from tippingpoint.util.durations import format_duration
-
-PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p999": 99.9, "max": 100.0}
-"""The limits of a threshold on latency, and the percentile that each is for."""
-RATES: dict[str, tuple[str, ...]] = {"error_rate": ("error", "timeout"), "lost_rate": ("lost",)}
-"""The limits of a threshold on a share of the attempts, and the outcomes that it counts."""
-LIMITS = (*PERCENTILES, *RATES, "throughput")
-"""All limits of a threshold, in the order in which they are judged."""
 
 RAMPED = (*BRINGING_UP, "claim")
 """Operations that bring a load up: a probe is judged by those of its ramp too."""
@@ -44,9 +37,6 @@ _FEWEST = 10
 """With fewer samples than that, nothing is known of the tail."""
 _SLOT = 5e-4
 """A value is known to the width of a histogram's slot, on the log scale."""
-
-_LEAST = 1e-3
-"""A figure of less than a thousandth of its limit is as far from it as that."""
 
 Second = Mapping[str, Histogram]
 """The histograms of one second of a hold, by tag."""
@@ -90,33 +80,16 @@ def judged(
 
 
 def margin_names(thresholds: Sequence[Threshold], *, also: bool = False) -> list[str]:
-    """Return the names of the margins for these thresholds, in order.
+    """Return the names of the margins for these thresholds, in order; `also` is as in `margin_name`."""
+    return [margin_name(limit, also=also) for threshold in thresholds for limit in limits_of(threshold)]
 
-    Thresholds of `also` name their limit, as there may be several of one kind: `extend p99 250ms`.
+
+def margin_name(limit: Limit, *, also: bool = False) -> str:
+    """Return the name of one margin: extend p99, etcd-memory of the leader.
+
+    Limits of `also` have their value in it, as there may be several of one kind: `extend p99 250ms`.
     """
-    names: list[str] = []
-    for threshold in thresholds:
-        if threshold.figure:
-            names.append(figure_margin_name(threshold, also=also))
-        names += [
-            margin_name(threshold.operation, limit, getattr(threshold, limit), also=also)
-            for limit in LIMITS
-            if getattr(threshold, limit) is not None
-        ]
-    return names
-
-
-def figure_margin_name(threshold: Threshold, *, also: bool = False) -> str:
-    """Return the name of a figure's margin: etcd-memory of the leader."""
-    return f"{threshold.subject} {threshold.at_most}" if also else threshold.subject
-
-
-def margin_name(operation: str, limit: str, allowed: float, *, also: bool = False) -> str:
-    """Return the name of one margin; `allowed` is the limit as the plan has it."""
-    if not also:
-        return f"{operation} {limit}"
-    said = format_duration(allowed) if limit in PERCENTILES else f"{allowed:g}"
-    return f"{operation} {limit} {said}"
+    return f"{limit.name} {limit.written}" if also else limit.name
 
 
 def stage_margins(
@@ -130,28 +103,13 @@ def stage_margins(
 
     `stage` is what `judged` returned, or a part of it. `seconds` are the seconds of its hold: what goes wrong in bursts
     is known less well than its count says, and the errors grow with the spread of the seconds (W. G. Cochran, Sampling
-    Techniques, 1977, 9.2: clusters of a sample).
+    Techniques, 1977, 9.2: clusters of a sample). `also` is as in `margin_name`.
     """
-    found: list[Margin] = []
-    for threshold in thresholds:
-        if threshold.figure:
-            of_figure = _of_figure(stage, threshold)
-            found += [Margin(figure_margin_name(threshold, also=also), *of_figure)] if of_figure else []
-        operation = threshold.operation
-        for limit in LIMITS:
-            allowed = getattr(threshold, limit)
-            if allowed is None:
-                continue
-            name = margin_name(operation, limit, allowed, also=also)
-            if limit in PERCENTILES:
-                margin = _of_percentile(stage, operation, PERCENTILES[limit], allowed * 1e6, seconds)
-            elif limit == "throughput":
-                margin = _of_throughput(stage, operation, allowed, seconds)
-            else:
-                margin = _of_rate(stage, operation, RATES[limit], allowed, seconds)
-            if margin is not None:
-                found.append(Margin(name, *margin))
-    return found
+    return [
+        Margin(margin_name(check, also=also), check.margin, _error(stage, check, seconds))
+        for check in stage_checks(stage, thresholds)
+        if check.margin is not None
+    ]
 
 
 def tallies(stage: StageResult, thresholds: Sequence[Threshold], seconds: Sequence[Second]) -> list[Tally]:
@@ -162,116 +120,83 @@ def tallies(stage: StageResult, thresholds: Sequence[Threshold], seconds: Sequen
     found: list[Tally] = []
     for threshold in thresholds:
         operation = threshold.operation
-        if not operation or 2 * sum(_attempts_in(second, operation) for second in seconds) < stage.attempts(
-            operation
-        ):
+        tries = tuple(_attempts_in(second, operation) for second in seconds)
+        if not operation or 2 * sum(tries) < stage.attempts(operation):
             continue
-        for limit in LIMITS:
-            allowed = getattr(threshold, limit)
-            if allowed is None or limit == "throughput":
-                continue
-            name = margin_name(operation, limit, allowed)
-            if limit in RATES:
-                counts = [
-                    sum(_count(second, operation, outcome) for outcome in RATES[limit]) for second in seconds
-                ]
-                tries = [_attempts_in(second, operation) for second in seconds]
-                found.append(Tally(name, float(allowed), tuple(tries), tuple(counts), tuple(counts)))
-                continue
-            share = 1 - PERCENTILES[limit] / 100
-            at, half = (int(slot) for slot in slots_of([allowed * 1e6, allowed * 1e6 / 2]))
-            waits = [_costs_in(stage, second, operation) for second in seconds]
-            found.append(
-                Tally(
-                    name,
-                    share,
-                    tuple(each.total for each in waits),
-                    tuple(int(each.counts[at + 1 :].sum()) for each in waits),
-                    tuple(int(each.counts[half + 1 :].sum()) for each in waits),
-                    largest=limit == "max",
+        outcomes = stage.waited(operation)
+        for limit in limits_of(threshold):
+            if limit.outcomes:
+                counts = tuple(_count(second, operation, limit.outcomes) for second in seconds)
+                found.append(Tally(limit.name, limit.allowed, tries, counts, counts))
+            elif limit.percentile is not None:
+                at, half = (int(slot) for slot in slots_of([limit.allowed, limit.allowed / 2]))
+                waits = [_costs_in(second, operation, outcomes) for second in seconds]
+                found.append(
+                    Tally(
+                        limit.name,
+                        1 - limit.percentile / 100,
+                        tuple(each.total for each in waits),
+                        tuple(int(each.counts[at + 1 :].sum()) for each in waits),
+                        tuple(int(each.counts[half + 1 :].sum()) for each in waits),
+                        largest=limit.limit == "max",
+                    )
                 )
-            )
     return [tally for tally in found if sum(tally.tries)]
 
 
-def _of_figure(stage: StageResult, threshold: Threshold) -> tuple[float, float] | None:
-    """Return the margin of a figure; none if it met its limit only as far as it is known."""
-    found, allowed = stage.figures.get(threshold.subject), threshold.quantity.value
-    if found is None or found.value is None or (found.why and found.value <= allowed):
-        return None
-    error = inf if found.error is None else max(found.error, _SLOT)
-    return log(max(found.value / allowed, _LEAST)), error
+def _error(stage: StageResult, check: Check, seconds: Sequence[Second]) -> float:
+    """Return the standard error of a check's margin from sampling within the stage; infinite if it is unknown."""
+    if check.is_figure:
+        error = stage.figures[check.operation].error
+        return inf if error is None else max(error, _SLOT)
+    if check.percentile is not None:
+        return _error_of_percentile(stage, check.operation, check.percentile, seconds)
+    if check.outcomes:
+        return _error_of_share(stage, check, seconds)
+    return _error_of_throughput(stage, check.operation, seconds) if check.observed else inf
 
 
-def _of_percentile(
-    stage: StageResult, operation: str, percentile: float, allowed: float, seconds: Sequence[Second]
-) -> tuple[float, float] | None:
+def _error_of_percentile(
+    stage: StageResult, operation: str, percentile: float, seconds: Sequence[Second]
+) -> float:
     waited = costs(stage, operation)
-    if not waited.total:
-        return None
     if percentile == 100.0:
-        observed, error = float(waited.max), max(_tail(waited) * pi / sqrt(6), _SLOT)
-    else:
-        interval = percentile_interval(waited, percentile, _ONE_SIGMA)
-        observed = interval.estimate
-        sides = [abs(log(max(side, 1.0) / max(observed, 1.0))) for side in (interval.low, interval.high)]
-        if not isfinite(interval.high):
-            # The largest values of a sample vary by pi / sqrt(6) of the tail's slope (E. J. Gumbel, Statistics of
-            # Extremes, 1958, 5.2.1), and more than those below them.
-            sides = [max(sides[0], _tail(waited) * pi / sqrt(6))]
-        error = max(sum(sides) / len(sides), _SLOT)
-        above = int(slots_of([observed])[0])
-        hits = [
-            (int(found.counts[above + 1 :].sum()), found.total)
-            for second in seconds
-            if (found := _costs_in(stage, second, operation)).total
-        ]
-        error *= sqrt(_spread(hits))
-    return log(max(observed, 1.0) / max(allowed, 1.0)), error
-
-
-def _of_rate(
-    stage: StageResult, operation: str, outcomes: Sequence[str], allowed: float, seconds: Sequence[Second]
-) -> tuple[float, float] | None:
-    """Return the margin of a share.
-
-    A count of events is smoothed by half an event (Jeffreys). What is allowed is the least count that is too many, so
-    that the margin is negative just when the share is within the limit. Where one event is too many, none is far from
-    it: the attempts could not show more.
-    """
-    attempts = stage.attempts(operation)
-    if not attempts:
-        return None
-    events = sum(stage.count(operation, outcome) for outcome in outcomes)
-    least = floor(allowed * attempts * (1 + 1e-12)) + 1
-    too_many = attempts if least == 1 and not events else least
+        return max(_tail(waited) * pi / sqrt(6), _SLOT)
+    interval = percentile_interval(waited, percentile, _ONE_SIGMA)
+    observed = interval.estimate
+    sides = [abs(log(max(side, 1.0) / max(observed, 1.0))) for side in (interval.low, interval.high)]
+    if not isfinite(interval.high):
+        # The largest values of a sample vary by pi / sqrt(6) of the tail's slope (E. J. Gumbel, Statistics of
+        # Extremes, 1958, 5.2.1), and more than those below them.
+        sides = [max(sides[0], _tail(waited) * pi / sqrt(6))]
+    above, outcomes = int(slots_of([observed])[0]), stage.waited(operation)
     hits = [
-        (sum(_count(second, operation, outcome) for outcome in outcomes), tries)
+        (int(found.counts[above + 1 :].sum()), found.total)
         for second in seconds
-        if (tries := _attempts_in(second, operation))
+        if (found := _costs_in(second, operation, outcomes)).total
     ]
+    return max(sum(sides) / len(sides), _SLOT) * sqrt(_spread(hits))
+
+
+def _error_of_share(stage: StageResult, check: Check, seconds: Sequence[Second]) -> float:
+    hits = [
+        (_count(second, check.operation, check.outcomes), tries)
+        for second in seconds
+        if (tries := _attempts_in(second, check.operation))
+    ]
+    events = sum(stage.count(check.operation, outcome) for outcome in check.outcomes)
     # A count of zero and half an event is at most twice as much, in one standard deviation; others are as their
     # logarithm is (Gamma(n + 1/2)).
     error = sqrt(_trigamma(events + 0.5)) if events else log(2)
-    return log((events + 0.5) / too_many), error * sqrt(_spread(hits))
+    return error * sqrt(_spread(hits))
 
 
-def _of_throughput(
-    stage: StageResult, operation: str, allowed: float, seconds: Sequence[Second]
-) -> tuple[float, float] | None:
-    observed = stage.throughput(operation)
-    if observed is None or not stage.attempts(operation):
-        return None
-    counts = [_count(second, operation, "ok") for second in seconds]
+def _error_of_throughput(stage: StageResult, operation: str, seconds: Sequence[Second]) -> float:
+    counts = [_count(second, operation, ["ok"]) for second in seconds]
     done = sum(counts) or stage.count(operation)
-    error = 1 / sqrt(done + 0.5)
     if operation not in BRINGING_UP and len(counts) >= _FEWEST_SECONDS and done:
-        error = max(float(np.std(counts, ddof=1)) / (done / len(counts)) / sqrt(len(counts)), 1e-3)
-    if not observed:
-        assert stage.hold_begin is not None
-        until = stage.end if stage.end is not None else stage.hold_begin + 1
-        return log(allowed * max(until - stage.hold_begin, 1.0) / 0.5), inf
-    return log(allowed / observed), error
+        return max(float(np.std(counts, ddof=1)) / (done / len(counts)) / sqrt(len(counts)), 1e-3)
+    return 1 / sqrt(done + 0.5)
 
 
 def _tail(waited: Histogram) -> float:
@@ -308,17 +233,16 @@ def _trigamma(x: float) -> float:
     return found + 1 / x + 1 / (2 * x**2) + 1 / (6 * x**3) - 1 / (30 * x**5)
 
 
-def _costs_in(stage: StageResult, second: Second, operation: str) -> Histogram:
-    outcomes = stage.waited(operation)
+def _costs_in(second: Second, operation: str, outcomes: Iterable[str]) -> Histogram:
     return Histogram.merged(
         second[name] for outcome in outcomes if (name := tag(operation, outcome)) in second
     )
 
 
-def _count(second: Second, operation: str, outcome: str) -> int:
-    found = second.get(tag(operation, outcome))
-    return found.total if found is not None else 0
+def _count(second: Second, operation: str, outcomes: Iterable[str]) -> int:
+    names = (tag(operation, outcome) for outcome in outcomes)
+    return sum(second[name].total for name in names if name in second)
 
 
 def _attempts_in(second: Second, operation: str) -> int:
-    return sum(_count(second, operation, outcome) for outcome in ("ok", *FAILURES))
+    return _count(second, operation, ("ok", *FAILURES))

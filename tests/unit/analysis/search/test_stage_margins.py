@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.unit.made.made_runs import made_stage
 from tippingpoint.analysis.search.stage_margins import judged, margin_names, stage_margins
-from tippingpoint.analysis.verdict import stage_checks
+from tippingpoint.analysis.thresholds import stage_checks
 from tippingpoint.plan.base import Threshold
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.stages import StageResult
