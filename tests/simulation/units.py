@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import json
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -121,7 +122,6 @@ class Unit:
         self._target = target
         self._late = late
         self._heard: dict[str, UnitWord | None] = {}
-        self._woken = 0
         self._agent: Agent | None = None
         self._context = contextvars.copy_context()
         self._life: Life | None = None
@@ -227,10 +227,11 @@ class Unit:
     async def _see_wakes(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_EVERY)
-            with suppress(OSError):
-                woken = self._wake_file.stat().st_mtime_ns
-                if woken != self._woken:
-                    self._woken = woken
+            with suppress(FileNotFoundError):
+                if self._wake_file.stat().st_mtime_ns:
+                    os.utime(
+                        self._wake_file, (0, 0)
+                    )  # the kernel's own clock may stand still between two wakes
                     self.due.set()
 
     async def _hooks(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.lives import LIFE, MACHINE, Life, Machine
+from tests.simulation.lives import LIFE, MACHINE, Life, Machine, is_dead
 from tippingpoint.util import timing
 from tippingpoint.workloads import schedule
 
@@ -25,6 +25,11 @@ BOOTED = 1000.0
 """Seconds since the boot at the beginning."""
 _A_TURN = 1e-9
 """Seconds that a turn of the loop takes, so that who waits for less than a float can add is not there for ever."""
+
+
+_ON_THE_WAY = 0.0003
+"""Seconds that a datagram takes."""
+Address = tuple[str, int]
 
 
 class NothingDue(AssertionError):
@@ -48,12 +53,45 @@ class _Skipping(selectors.DefaultSelector):
         return []
 
 
+class _DatagramEnd(asyncio.DatagramTransport):
+    """One end of the network that sends datagrams."""
+
+    def __init__(
+        self, loop: VirtualLoop, protocol: asyncio.DatagramProtocol, host: str, peer: Address | None
+    ) -> None:
+        super().__init__()
+        self.protocol = protocol
+        self._loop = loop
+        self._address = (host, 1024 + len(loop.ends))
+        self._peer = peer
+        self._context = contextvars.copy_context()
+        loop.ends[self._address] = self
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self._address if name == "sockname" else default
+
+    def sendto(self, data: Any, addr: Any = None) -> None:
+        to = self._loop.ends.get(addr or self._peer)
+        if to is not None:
+            self._loop.call_later(_ON_THE_WAY, to._receive, bytes(data), self._address)
+
+    def _receive(self, data: bytes, sender: Address) -> None:
+        if not self._context.run(is_dead):
+            self._context.run(self.protocol.datagram_received, data, sender)
+
+    def close(self) -> None:
+        self._peer = None
+        self._loop.ends[self._address] = None
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop whose time passes only where nothing is left to do. What it runs in threads it runs at once."""
 
     def __init__(self) -> None:
         selector = _Skipping()
         self._virtual_now = BOOTED
+        self.ends: dict[Address, _DatagramEnd | None] = {}
+        """Who receives datagrams, by address; None for who has closed."""
         self._kept: list[asyncio.Task[Any]] = []
         """Tasks of the dead: to collect them would run their clean-up."""
         self._schedule = super().call_soon
@@ -77,10 +115,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         for handle in [*self._ready, *self._scheduled]:
             if _life_of(handle) is life:
                 handle.cancel()
-        for key in [*(self._selector.get_map() or {}).values()]:
-            reader, _ = key.data
-            if reader is not None and _life_of(reader) is life:
-                self._remove_reader(key.fd)
 
     def _call_soon_alive(
         self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
@@ -90,6 +124,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if life is not None and life.dead:
             handle.cancel()
         return handle
+
+    async def create_datagram_endpoint(  # type: ignore[override]
+        self,
+        protocol_factory: Callable[[], asyncio.DatagramProtocol],
+        local_addr: Address | None = None,
+        remote_addr: Address | None = None,
+        **_: Any,
+    ) -> tuple[asyncio.DatagramTransport, asyncio.DatagramProtocol]:
+        """Return an end of a network that is in memory, as a real one answers by another clock."""
+        end = _DatagramEnd(self, protocol_factory(), (local_addr or ("127.0.0.1", 0))[0], remote_addr)
+        end.protocol.connection_made(end)
+        return end, end.protocol
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         future = self.create_future()
