@@ -20,6 +20,7 @@ from tests.functional.openstack.openstack_runs import (
 from tests.functional.program import TO_THE_END, run, until
 from tests.functional.spawn_runs import ended, going, named, wait_for
 from tests.unit.report.one_maximum import assert_one_maximum
+from tippingpoint.util.exit_codes import TARGET_FAILED
 
 pytestmark = pytest.mark.openstack
 
@@ -124,7 +125,8 @@ def test_what_had_no_answer_in_time_counts_at_what_it_cost(cloud: OpenstackLab, 
     done = run_at(cloud, plan, tmp_path / "runs")
 
     result = run_in(tmp_path / "runs")
-    assert done.returncode in TO_THE_END, done.stderr
+    # An OpenStack that is slower than the time limit makes no server at all: that is 3, and costs what it costs.
+    assert done.returncode in (*TO_THE_END, TARGET_FAILED), done.stderr
     waited = ("create_server", "await_active", "boot_server")
     assert any(result.stage(1).count(name, "timeout") for name in waited)
     told = assert_one_maximum(result, *waited)
