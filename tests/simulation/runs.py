@@ -4,6 +4,7 @@ questions. The same seed is the same run, to the last byte of its journals."""
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import random
 from collections.abc import Generator
@@ -169,7 +170,14 @@ def simulation() -> Generator[VirtualLoop]:
     with virtual_time() as loop, pytest.MonkeyPatch.context() as patched:
         patched.syspath_prepend(str(Path(__file__).parent / "installed"))
         _forget_kinds()
-        append = journal.AppendFile.append
+        append, write = journal.AppendFile.append, journal.AppendFile._write
+
+        def write_if_room(file: journal.AppendFile, chunk: bytes) -> None:
+            if loop.time() < loop.disk_full_until:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            write(file, chunk)
+
+        patched.setattr(journal.AppendFile, "_write", write_if_room)
         patched.setattr(journal.AppendFile, "append", lambda file, chunk: is_dead() or append(file, chunk))
         try:
             yield loop
@@ -253,20 +261,6 @@ def _happen(event: Event, loop: VirtualLoop, runner: Runner, workers: WorkerTask
         case "interrupt":
             runner.interrupt()
         case "disk full":
-            _fill_disk(loop, event.seconds)
+            loop.disk_full_until = loop.time() + event.seconds
         case _:
             raise AssertionError(event.do)
-
-
-def _fill_disk(loop: VirtualLoop, seconds: float) -> None:
-    write = journal.AppendFile._write
-
-    def full(file: journal.AppendFile, chunk: bytes) -> None:
-        raise OSError(28, "No space left on device")
-
-    journal.AppendFile._write = full  # type: ignore[method-assign]
-
-    def freed() -> None:
-        journal.AppendFile._write = write  # type: ignore[method-assign]
-
-    loop.call_later(seconds, freed)

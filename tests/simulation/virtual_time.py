@@ -90,6 +90,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         selector = _Skipping()
         self._virtual_now = BOOTED
+        self.disk_full_until = 0.0
+        """The moment until which nothing can be written."""
         self.ends: dict[Address, _DatagramEnd | None] = {}
         """Who receives datagrams, by address; None for who has closed."""
         self._kept: list[asyncio.Task[Any]] = []
