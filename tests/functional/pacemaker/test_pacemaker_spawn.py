@@ -86,7 +86,8 @@ def test_a_run_fills_observes_reports_and_leaves_the_cib_as_it_was(
         {
             "workload": {"observe_every": "1s"},
             "target": {"placement": "round-robin"},
-            "stages": [{"instances": 6, "hold": "4s"}, {"instances": 2, "hold": "500ms"}],
+            # Held for so long that a cluster on a busy machine has stopped a resource and started it again.
+            "stages": [{"instances": 6, "hold": "30s"}, {"instances": 2, "hold": "500ms"}],
             "thresholds": [{"operation": "launch", "p99": "10m", "error_rate": 0}],
         },
     )
