@@ -25,6 +25,7 @@ from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.run.cleaning import clean_run
 from tippingpoint.run.runner import Runner
 from tippingpoint.rundir import journal
+from tippingpoint.util import open_files
 
 NAME = "service"
 _FOREIGN = "somebody-else"
@@ -170,6 +171,8 @@ def simulation() -> Generator[VirtualLoop]:
     with virtual_time() as loop, pytest.MonkeyPatch.context() as patched:
         patched.syspath_prepend(str(Path(__file__).parent / "installed"))
         _forget_kinds()
+        # What this process has noted before is nothing that the simulated ones know.
+        patched.setattr(open_files, "_exhausted", [])
         append, write = journal.AppendFile.append, journal.AppendFile._write
 
         def write_if_room(file: journal.AppendFile, chunk: bytes) -> None:
