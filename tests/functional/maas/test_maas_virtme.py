@@ -235,7 +235,7 @@ class TestRuns:
             (
                 ["target.made.authorized_key=mine"],
                 2,
-                "target.made.authorized_key: mine: expected one public key",
+                "target.made.authorized_key: (not shown): expected one public key",
             ),
         ],
     )
