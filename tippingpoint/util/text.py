@@ -40,8 +40,9 @@ def show_amount(size: float, unit: str) -> str:
 
 
 def show_sizes(sizes: Sequence[float], unit: str) -> str:
-    """Return several loads as a list: 1 lease, 100, 200 and 400 leases."""
-    return show_amount(sizes[0], unit) if len(sizes) == 1 else f"{show_list([*map(show_size, sizes)])} {unit}"
+    """Return several loads as a list, each once: 1 lease, 100, 200 and 400 leases."""
+    each = list(dict.fromkeys(map(show_size, sizes)))
+    return show_amount(sizes[0], unit) if len(each) == 1 else f"{show_list(each)} {unit}"
 
 
 def show_list(words: Sequence[str]) -> str:

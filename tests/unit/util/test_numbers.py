@@ -133,6 +133,8 @@ def test_a_sentence_and_a_table_print_the_same_value_alike(value: float) -> None
         (show_amount(4000, "leases"), "4,000 leases"),
         (show_sizes([1], "leases"), "1 lease"),
         (show_sizes([1, 2000], "leases"), "1 and 2,000 leases"),
+        (show_sizes([1, 1], "leases"), "1 lease"),
+        (show_sizes([200, 100, 200], "leases"), "200 and 100 leases"),
         (show_count(1, "probe"), "1 probe"),
         (show_value(757.8085807092493), "758"),
         (show_value("generator"), "generator"),
