@@ -28,12 +28,12 @@ from tippingpoint.units.shared_run import (
     SharedRun,
     UnitWord,
     conduct,
+    is_news,
     lose,
+    lost_with_remains,
     read_shared,
     read_word,
-    reports_phases,
     to_judge,
-    word_every,
 )
 from tippingpoint.util import timing
 
@@ -42,25 +42,10 @@ _HOOK_WAITS = 3.0
 _LAST_WORD_WITHIN = 10.0
 _LOOK_EVERY = 0.5
 """Seconds until systemd, which watches it, sees that an agent wakes its charm."""
-_ENDED = ("over", "failed")
 
 
 class AgentAway(Exception):
     """Raised when the agent does not answer."""
-
-
-def _is_news(word: UnitWord, said: UnitWord, units: int) -> bool:
-    """Whether a word is worth a hook of all other units: it has news, or the last one is old enough."""
-    fields = {"run", "phase", "turn", "problem", "clock", "leaves", "held"}
-    phases = reports_phases(units)
-    doing = [each.progress.phase if phases and each.progress else None for each in (word, said)]
-    clear = [each.clear if phases else None for each in (word, said)]
-    return (
-        word.model_dump(include=fields) != said.model_dump(include=fields)
-        or doing[0] != doing[1]
-        or clear[0] != clear[1]
-        or not 0 <= word.t - said.t < 0.9 * word_every(units)
-    )
 
 
 class Model:
@@ -272,7 +257,7 @@ class Unit:
         said = read_word(self._model.bags[self.name].get("word"))
         if word is None:
             content["word"] = ""
-        elif said is None or _is_news(word, said, len(self._model.units)):
+        elif said is None or is_news(word, said, len(self._model.units)):
             content["word"] = word.model_dump_json(exclude_none=True)
         self._model.say(self.name, content)
         return word, answer["report"]
@@ -282,7 +267,7 @@ class Unit:
         there = {name: read_word(bag.get("word")) for name, bag in self._model.bags.items()}
         if self._model.leader == self.name:
             self._heard = {
-                **{name: word for name, word in self._heard.items() if word and word.phase in _ENDED},
+                **{name: word for name, word in self._heard.items() if word and word.has_ended},
                 **there,
             }
             return self._heard
@@ -302,15 +287,9 @@ class Unit:
         return ""
 
     def _lost(self, run: SharedRun | None) -> list[str]:
-        if run is None or not run.over or not run.missing or self._model.leader != self.name:
+        if run is None or self._model.leader != self.name:
             return []
-        words = {name: word for name, word in self.words().items() if word is not None and word.run == run.id}
-        return [
-            unit
-            for unit in run.missing
-            if unit != self.name
-            and (unit not in words or words[unit].leaves or words[unit].phase not in _ENDED)
-        ]
+        return lost_with_remains(run, self.words(), self.name)
 
     async def _conduct(self, run: SharedRun, word: UnitWord | None, report: Any) -> None:
         words = self.words()

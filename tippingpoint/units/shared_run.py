@@ -257,6 +257,11 @@ class UnitWord(BaseModel):
     clear: ClearHold | None = None
     """In a shared search or a recovery, what its share of a load showed before the hold was over, once it was clear."""
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether its part is over or has failed: it has no more to say."""
+        return self.phase in ("over", "failed")
+
 
 def read_shared(text: str | None) -> SharedRun | None:
     """Return the run in a relation's databag; None without one, or if this version does not understand it."""
@@ -290,6 +295,22 @@ def word_every(units: int) -> float:
 def reports_phases(units: int) -> bool:
     """Return whether a unit reports at once that a stage's phase changed; with more than 15 units that can wait."""
     return word_every(units) <= _WORD_EVERY
+
+
+def is_news(word: UnitWord, said: UnitWord, units: int) -> bool:
+    """Return whether a unit's word is worth a hook of all the others: it differs from what was `said` in more than how
+    far the part is, or that is old enough. `units` is the number of units."""
+    # The agent wakes the charm by its own clock, so a tenth of the time is left for delays.
+    due = not 0 <= word.t - said.t < 0.9 * word_every(units)
+    return due or _news(word, units) != _news(said, units)
+
+
+def _news(word: UnitWord, units: int) -> dict[str, Any]:
+    news = word.model_dump(include={"run", "phase", "turn", "problem", "clock", "leaves", "held"})
+    if reports_phases(units):
+        news["doing"] = None if word.progress is None else word.progress.phase
+        news["clear"] = word.clear
+    return news
 
 
 def silent_after(units: int) -> float:
@@ -340,6 +361,18 @@ def lose(run: SharedRun, unit: str) -> SharedRun:
         return run
     missing = {**run.missing, unit: REMOVED}
     return run.model_copy(update={"missing": missing, "over": all(name in missing for name in run.units)})
+
+
+def lost_with_remains(run: SharedRun, words: Mapping[str, UnitWord | None], unit: str) -> list[str]:
+    """Return the lost units of a run that is over whose remains on the target `unit` has to remove, as they cannot."""
+    if not run.over:
+        return []
+    said = _said(run, words)
+    return [
+        lost
+        for lost in run.missing
+        if lost != unit and (lost not in said or said[lost].leaves or not said[lost].has_ended)
+    ]
 
 
 def ask_storm(run: SharedRun, now: float) -> SharedRun:

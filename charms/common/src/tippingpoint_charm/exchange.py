@@ -17,7 +17,7 @@ from tippingpoint.plan.read import Plan
 from tippingpoint.targets.secret import PLACE, kinds_by_secret
 from tippingpoint.units.figure_words import FigureNews
 from tippingpoint.units.search_words import NextLoad, ProbeReport
-from tippingpoint.units.shared_run import SharedRun, UnitWord, conduct, lose, to_judge
+from tippingpoint.units.shared_run import SharedRun, UnitWord, conduct, lose, lost_with_remains, to_judge
 from tippingpoint_charm.access import TargetAccess, find_access
 from tippingpoint_charm.agent import HOOK_WAITS, Agent, AgentAway, Refused
 from tippingpoint_charm.credentials import (
@@ -37,7 +37,6 @@ from tippingpoint_charm.status import Login
 
 logger = logging.getLogger(__name__)
 
-_ENDED = ("over", "failed")
 FIGURES_WITHIN = 20.0
 """Seconds that the begin of a run waits for Prometheus."""
 LAST_WORD_WITHIN = 10.0
@@ -282,7 +281,7 @@ class Exchange(ops.Object):
         of SSH goes when this unit has removed what it made, which MAAS may need it for."""
         state = self._service.state
         try:
-            if not self.away and (self.word is None or (self.word.phase in _ENDED and not self.word.left)):
+            if not self.away and (self.word is None or (self.word.has_ended and not self.word.left)):
                 self._service.lend_libvirt("")
             there = names_of_credentials(state)
             if not there:
@@ -303,14 +302,7 @@ class Exchange(ops.Object):
         """Return the lost units of a run that is over, whose remains the leader must remove."""
         if run is None or not run.over or not run.missing or not self._charm.unit.is_leader():
             return []
-        heard = self._peers.remembered()
-        words = {unit: word for unit, word in heard.items() if word is not None and word.run == run.id}
-        return [
-            unit
-            for unit in run.missing
-            if unit != self._charm.unit.name
-            and (unit not in words or words[unit].leaves or words[unit].phase not in ("over", "failed"))
-        ]
+        return lost_with_remains(run, self._peers.remembered(), self._charm.unit.name)
 
     def _reference(self, run: SharedRun) -> str:
         """Return the address of the reference's clock: the first unit that is present and has one.

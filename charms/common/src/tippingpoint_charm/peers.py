@@ -10,7 +10,7 @@ import functools
 import json
 import time
 from collections.abc import Collection, Mapping
-from typing import Any, cast
+from typing import cast
 
 import ops
 from pydantic import ValidationError
@@ -19,10 +19,9 @@ from tippingpoint.units.search_words import ProbeReport, read_report
 from tippingpoint.units.shared_run import (
     SharedRun,
     UnitWord,
+    is_news,
     read_shared,
     read_word,
-    reports_phases,
-    word_every,
 )
 from tippingpoint_charm.machine import Machine
 from tippingpoint_charm.relations.databag import of_unit, own, write
@@ -134,7 +133,7 @@ class Peers(ops.Object):
         before = self.said()
         if word is None:
             content["word"] = ""
-        elif before is None or _news(word, units) != _news(before, units) or _is_due(word, before, units):
+        elif before is None or is_news(word, before, units):
             content["word"] = word.model_dump_json(exclude_none=True)
         write(relation, self._charm.unit, content)
 
@@ -249,20 +248,7 @@ def _text(word: UnitWord | None) -> str:
 
 def _is_last(word: UnitWord | None) -> bool:
     """Tell whether a word is the last one that a unit has to say."""
-    return word is not None and word.phase in ("over", "failed")
-
-
-def _news(word: UnitWord, units: int) -> dict[str, Any]:
-    news = word.model_dump(include={"run", "phase", "turn", "problem", "clock", "leaves", "held"})
-    if reports_phases(units):
-        news["doing"] = None if word.progress is None else word.progress.phase
-        news["clear"] = word.clear
-    return news
-
-
-def _is_due(word: UnitWord, before: UnitWord, units: int) -> bool:
-    # The agent wakes the charm by its own clock, so a tenth of the time is left for delays.
-    return not 0 <= word.t - before.t < 0.9 * word_every(units)
+    return word is not None and word.has_ended
 
 
 def now_by_reference(word: UnitWord | None) -> float:
