@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from tests.sentences import expect_no_contradiction, expect_readable
-from tests.simulation.runs import Played
+from tests.simulation.runs import Ended, Played
 from tests.simulation.together import PlayedTogether
 from tippingpoint.analysis.analyse import Analysis, analyse
 from tippingpoint.report import write_report
@@ -17,18 +17,16 @@ from tippingpoint.rundir.event_shapes import is_sound
 from tippingpoint.rundir.histogram import decode_batch
 from tippingpoint.rundir.journal import read_interval_log
 from tippingpoint.rundir.results import load_run
-from tippingpoint.util.exit_codes import MET, MISSED, WITHHELD
+from tippingpoint.util.exit_codes import MET, MISSED, TARGET_FAILED, WITHHELD
 
 _TOGETHER = 1.0
 """Seconds within which units begin to hold a turn."""
-_EXIT_CODES = {"met": MET, "missed": MISSED, "failed": MISSED, "withheld": WITHHELD}
+_EXIT_CODES = {"met": MET, "missed": MISSED, "failed": TARGET_FAILED, "withheld": WITHHELD}
 
 
 def ask_all(played: Played) -> Analysis | None:
     """Ask everything; returns the analysis of the run, None where the run was refused."""
-    assert played.loaded_after == 0, f"{played.loaded_after} operations were sent after the end"
-    assert not played.left, f"clean left {played.left}"
-    assert not played.gone, f"gone is what others had: {played.gone}"
+    _ask_of_the_service(played)
     if played.directory is None:
         assert "\n" not in played.refused
         return None
@@ -44,9 +42,7 @@ def ask_together(played: PlayedTogether) -> Analysis | None:
     if played.run is None:
         assert "\n" not in played.refused
         return None
-    assert played.loaded_after == 0, f"{played.loaded_after} operations were sent after the end"
-    assert not played.left, f"nobody has removed {played.left}"
-    assert not played.gone, f"gone is what others had: {played.gone}"
+    _ask_of_the_service(played)
     measured = [part for part in played.parts if any(part.glob("worker-*.hlog"))]
     for directory in measured:
         _ask_of_events(directory)
@@ -59,6 +55,12 @@ def ask_together(played: PlayedTogether) -> Analysis | None:
     analysis = analyse(load_run(played.gathered))
     _ask_of_report(analysis, searched="find" in played.drawn.plan)
     return analysis
+
+
+def _ask_of_the_service(ended: Ended) -> None:
+    assert ended.loaded_after == 0, f"{ended.loaded_after} operations were sent after the end"
+    assert not ended.left, f"nobody has removed {ended.left}"
+    assert not ended.gone, f"gone is what others had: {ended.gone}"
 
 
 def _is_whole(played: PlayedTogether) -> bool:

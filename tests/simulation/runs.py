@@ -7,11 +7,12 @@ import asyncio
 import errno
 import gc
 import random
-from collections.abc import Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -26,6 +27,8 @@ from tippingpoint.run.cleaning import clean_run
 from tippingpoint.run.runner import Runner
 from tippingpoint.rundir import journal
 from tippingpoint.util import open_files
+
+T = TypeVar("T")
 
 NAME = "service"
 _FOREIGN = "somebody-else"
@@ -47,25 +50,32 @@ class Event:
 
 
 @dataclass(frozen=True)
+class DrawnService:
+    """A service, as Service has it."""
+
+    capacity: float
+    base: float
+    longest_queue: float
+    troubles: list[tuple[str, float, float]]
+    """Each kind with its begin and end, in seconds of the run."""
+
+
+@dataclass(frozen=True)
 class Drawn:
     """What a seed is."""
 
     seed: int
     plan: dict[str, Any]
-    capacity: float
-    base: float
-    longest_queue: float
-    troubles: list[tuple[str, float, float]]
+    service: DrawnService
     events: list[Event]
 
 
 @dataclass
-class Played:
-    """A run that was played."""
+class Ended:
+    """What became of a run, whoever ran it."""
 
-    drawn: Drawn
-    directory: Path | None
-    """None where it was refused."""
+    kept: object
+    """What must not be collected before all is asked: the dead would clean up behind themselves."""
     refused: str = ""
     seconds: float = 0.0
     """How long it took, in virtual time."""
@@ -74,11 +84,18 @@ class Played:
     loaded_after: int = 0
     """Operations that the service was sent after the run's end."""
     left: list[str] = field(default_factory=list)
-    """What the run left, and nobody has removed by the end of its `clean`."""
+    """What the run left, and nobody has removed by the end."""
     gone: list[str] = field(default_factory=list)
     """What was there before and is there no more."""
-    kept: object = None
-    """What must not be collected before all is asked: the dead would clean up behind themselves."""
+
+
+@dataclass(kw_only=True)
+class Played(Ended):
+    """A run that was played."""
+
+    drawn: Drawn
+    directory: Path | None = None
+    """None where it was refused."""
 
 
 def draw(seed: int) -> Drawn:
@@ -135,15 +152,9 @@ def draw(seed: int) -> Drawn:
                 chance.choice([-3600.0, -1.0, 2.0, 3600.0]) if do == "set clock" else chance.uniform(0.05, 12)
             )
             events.append(Event(chance.uniform(0, lasts), do, seconds))
-    return Drawn(
-        seed,
-        plan,
-        capacity,
-        chance.choice([0.0005, 0.002, 0.02]),
-        chance.choice([1e9, 1e9, 0.5, 5.0]),
-        troubles,
-        sorted(events, key=lambda event: event.at),
-    )
+    base, longest_queue = chance.choice([0.0005, 0.002, 0.02]), chance.choice([1e9, 1e9, 0.5, 5.0])
+    service = DrawnService(capacity, base, longest_queue, troubles)
+    return Drawn(seed, plan, service, sorted(events, key=lambda event: event.at))
 
 
 def _thresholds(chance: random.Random) -> list[dict[str, Any]]:
@@ -195,15 +206,26 @@ def _forget_kinds() -> None:
     packages.brought.cache_clear()
 
 
-def play(drawn: Drawn, out: Path) -> Played:
-    """Play a run from its first login to the `clean` that follows. Its directory is in `out`."""
+def simulate(
+    seed: int,
+    of: DrawnService,
+    longest: float,
+    play: Callable[[VirtualLoop, Service], Coroutine[Any, Any, T]],
+) -> T:
+    """Play a run on a service of its own; raises TimeoutError if it goes on after `longest` virtual seconds."""
     with simulation() as loop:
-        service = service_of(drawn.seed, drawn.capacity, drawn.base, drawn.longest_queue, drawn.troubles)
-        random.seed(drawn.seed)  # of pauses, and of who comes first
+        service = SERVICES[NAME] = Service(
+            of.capacity,
+            random.Random(seed + 1),
+            of.base,
+            of.longest_queue,
+            [Trouble(kind, BOOTED + begin, BOOTED + end) for kind, begin, end in of.troubles],
+        )
+        random.seed(seed)  # of pauses, and of who comes first
         gc.freeze()  # the engine collects garbage at each stage, and all that was imported is none
         asyncio.set_event_loop(loop)
         try:
-            return loop.run_until_complete(asyncio.wait_for(_play(drawn, out, loop, service), _LONGEST))
+            return loop.run_until_complete(asyncio.wait_for(play(loop, service), longest))
         finally:
             for task in asyncio.all_tasks(loop):
                 task.cancel()
@@ -212,29 +234,31 @@ def play(drawn: Drawn, out: Path) -> Played:
             gc.unfreeze()
 
 
-def service_of(
-    seed: int, capacity: float, base: float, longest_queue: float, troubles: list[tuple[str, float, float]]
-) -> Service:
-    """Start the service of the present simulation."""
-    SERVICES[NAME] = service = Service(
-        capacity,
-        random.Random(seed + 1),
-        base,
-        longest_queue,
-        [Trouble(kind, BOOTED + begin, BOOTED + end) for kind, begin, end in troubles],
-    )
-    return service
+def hold_foreign(service: Service) -> set[str]:
+    """Have somebody else hold a lease; returns the names of all that are there."""
+    service.hold(f"{_FOREIGN}-1", "nobody", 1e8)
+    return set(service.leases)
+
+
+def look_around(ended: Ended, service: Service, before: set[str]) -> None:
+    """Note what the run left on the service, and what it took away of what was there before."""
+    there = {name for name in service.leases if not service.free(name)}
+    ended.left, ended.gone = sorted(there - before), sorted(before - there)
+
+
+def play(drawn: Drawn, out: Path) -> Played:
+    """Play a run from its first login to the `clean` that follows. Its directory is in `out`."""
+    return simulate(drawn.seed, drawn.service, _LONGEST, partial(_play, drawn, out))
 
 
 async def _play(drawn: Drawn, out: Path, loop: VirtualLoop, service: Service) -> Played:
-    service.hold(f"{_FOREIGN}-1", "nobody", 1e8)
-    before = set(service.leases)
+    before = hold_foreign(service)
     workers = WorkerTasks()
     plan: Plan = validate_plan(drawn.plan)
     runner = Runner(plan, out, run_id=f"simulated-{drawn.seed}", start_worker=workers.start)
     for event in drawn.events:
         loop.call_at(BOOTED + event.at, _happen, event, loop, runner, workers)
-    played = Played(drawn, None, kept=loop)
+    played = Played(kept=loop, drawn=drawn)
     try:
         played.directory = await runner.run()
     except (UserError, TargetError, Refused) as refused:
@@ -246,8 +270,7 @@ async def _play(drawn: Drawn, out: Path, loop: VirtualLoop, service: Service) ->
     played.loaded_after = len(service.served) - sent
     if played.directory is not None:
         await clean_run(played.directory)
-    there = {name for name in service.leases if not service.free(name)}
-    played.left, played.gone = sorted(there - before), sorted(before - there)
+    look_around(played, service, before)
     return played
 
 

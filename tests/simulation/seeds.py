@@ -44,7 +44,7 @@ def play_and_ask(seed: int, out: Path) -> Asked:
     analysis = ask_all(alone)
     kinds = [
         *_kinds_of_plan(drawn.plan),
-        *sorted({kind for kind, _, _ in drawn.troubles}),
+        *sorted({kind for kind, _, _ in drawn.service.troubles}),
         *sorted({event.do for event in drawn.events}),
     ]
     return Asked(kinds, alone.seconds, "refused" if analysis is None else analysis.verdict.outcome)

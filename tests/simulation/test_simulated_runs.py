@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.questions import ask_all
-from tests.simulation.runs import Drawn, Event, draw, play
+from tests.simulation.runs import Drawn, DrawnService, Event, draw, play
 from tests.simulation.seeds import play_and_ask
 from tests.simulation.virtual_time import BOOTED, NothingDue, virtual_time
 from tippingpoint.plan.claim import CLAIM_OPERATIONS
@@ -55,7 +55,8 @@ def test_what_a_second_ctrl_c_cuts_is_no_failure_of_a_target_that_is_silent(
         "thresholds": [],
         "workers": 2,
     }
-    drawn = Drawn(0, plan, 2000.0, 0.002, 1e9, [("silent", 2.0, 500.0)], [
+    service = DrawnService(2000.0, 0.002, 1e9, [("silent", 2.0, 500.0)])
+    drawn = Drawn(0, plan, service, [
         Event(2.5, "interrupt"), Event(2.5 + between, "interrupt"),
     ])  # fmt: skip
     played = play(drawn, tmp_path)

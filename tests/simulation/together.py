@@ -4,14 +4,13 @@ units join and leave, hooks are late, and clocks are wrong."""
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.simulation.runs import NAME, draw, service_of, simulation
+from tests.simulation.runs import NAME, DrawnService, Ended, draw, hold_foreign, look_around, simulate
 from tests.simulation.simulated.service import Service
 from tests.simulation.units import AgentAway, Model, Unit
 from tests.simulation.virtual_time import VirtualLoop
@@ -27,7 +26,6 @@ _LOOK_EVERY = 5.0
 _REMOVED_WITHIN = 1800.0
 """Seconds after a run in which all that it made has to be removed: a removal is tried again."""
 _AFTERWARDS = 120.0
-_FOREIGN = "somebody-else"
 _HOOKS: dict[str, tuple[float, float]] = {"swift": (0.05, 0.3), "usual": (0.3, 2.5), "slow": (1.0, 12.0)}
 """The least and the most seconds that hooks are late."""
 
@@ -51,7 +49,7 @@ class DrawnTogether:
 
     seed: int
     plan: dict[str, Any]
-    service: dict[str, Any]
+    service: DrawnService
     units: int
     hooks: str
     twice: bool
@@ -60,26 +58,19 @@ class DrawnTogether:
     events: list[UnitEvent]
 
 
-@dataclass
-class PlayedTogether:
+@dataclass(kw_only=True)
+class PlayedTogether(Ended):
     """A run of many units that was played."""
 
     drawn: DrawnTogether
     run: SharedRun | None = None
-    refused: str = ""
-    seconds: float = 0.0
+    """None where it was refused."""
     gathered: Path | None = None
     """The directory of the run of all units; None without one."""
     parts: list[Path] = field(default_factory=list)
     """The directories of all units' parts."""
     no_report: str = ""
     """Why there is no report; empty if there is one."""
-    answered: dict[tuple[str, str], int] = field(default_factory=dict)
-    loaded_after: int = 0
-    left: list[str] = field(default_factory=list)
-    gone: list[str] = field(default_factory=list)
-    kept: object = None
-    """What must not be collected before all is asked: the dead would clean up behind themselves."""
 
 
 def draw_together(seed: int) -> DrawnTogether:
@@ -116,12 +107,7 @@ def draw_together(seed: int) -> DrawnTogether:
     return DrawnTogether(
         seed=seed,
         plan=plan,
-        service={
-            "capacity": alone.capacity,
-            "base": alone.base,
-            "longest_queue": alone.longest_queue,
-            "troubles": alone.troubles,
-        },
+        service=alone.service,
         units=units,
         hooks=chance.choice(["swift", "usual", "usual", "slow"]),
         twice=chance.random() < 0.3,
@@ -132,20 +118,11 @@ def draw_together(seed: int) -> DrawnTogether:
 
 def play_together(drawn: DrawnTogether, out: Path) -> PlayedTogether:
     """Play a run from `start` to the removal of all that it made. Directories of units are made in `out`."""
-    with simulation() as loop:
-        service = service_of(drawn.seed, **drawn.service)
-        random.seed(drawn.seed)
-        gc.freeze()
-        asyncio.set_event_loop(loop)
-        try:
-            play = _Together(drawn, out, loop, service)
-            return loop.run_until_complete(asyncio.wait_for(play.play(), _LONGEST))
-        finally:
-            for task in asyncio.all_tasks(loop):
-                task.cancel()
-            loop.run_until_complete(asyncio.sleep(0))
-            asyncio.set_event_loop(None)
-            gc.unfreeze()
+
+    async def run(loop: VirtualLoop, service: Service) -> PlayedTogether:
+        return await _Together(drawn, out, loop, service).play()
+
+    return simulate(drawn.seed, drawn.service, _LONGEST, run)
 
 
 class _Together:
@@ -161,12 +138,11 @@ class _Together:
 
     async def play(self) -> PlayedTogether:
         drawn, model = self._drawn, self._model
-        self._service.hold(f"{_FOREIGN}-1", "nobody", 1e8)
-        before = set(self._service.leases)
+        before = hold_foreign(self._service)
         for _ in range(drawn.units):
             await self._add()
         model.leader = self._all[0].name
-        played = PlayedTogether(drawn, kept=self._loop)
+        played = PlayedTogether(kept=self._loop, drawn=drawn)
         try:
             run = begin_run(validate_plan(drawn.plan), [unit.name for unit in self._all], self._now())
         except UserError as refused:
@@ -263,8 +239,7 @@ class _Together:
     async def _until_removed(self, before: set[str], played: PlayedTogether) -> None:
         deadline = self._loop.time() + _REMOVED_WITHIN
         while True:
-            there = {name for name in self._service.leases if not self._service.free(name)}
-            played.left, played.gone = sorted(there - before), sorted(before - there)
+            look_around(played, self._service, before)
             if not played.left or self._loop.time() > deadline:
                 return
             await asyncio.sleep(_LOOK_EVERY)
