@@ -229,12 +229,14 @@ def _sentence(kind: Kind, plateau: _Summed, tipped: _Summed, functions: Sequence
 def _not_taken(problems: Sequence[NoProfile], taken: Set[Kind]) -> list[str]:
     """Say why profiles are missing, of members or loads where others of that kind were taken: each reason once."""
     of = {"CPU": " of CPU", "lock wait": " of waits for locks"}
-    whys = {kind: _reasons(each.problem for each in problems if each.kind == kind) for kind in _ALL}
-    if len({(why, kind in taken) for kind, why in whys.items()}) == 1:
-        of, whys = {"CPU": ""}, {"CPU": whys["CPU"]}
+    kinds: defaultdict[tuple[str, bool], list[Kind]] = defaultdict(list)
+    for kind in _ALL:
+        why = _reasons(each.problem for each in problems if each.kind == kind)
+        kinds[why, kind in taken].append(kind)
+    whose = {case: "" if len(found) == len(_ALL) else of[found[0]] for case, found in kinds.items()}
     return [
-        f"Profiles{of[kind]} are missing: {why}." if kind in taken else f"No profile{of[kind]}: {why}."
-        for kind, why in whys.items()
+        f"Profiles{whose[why, some]} are missing: {why}." if some else f"No profile{whose[why, some]}: {why}."
+        for why, some in kinds
         if why
     ]
 
