@@ -18,7 +18,7 @@ from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.watcher import StageProgress
-from tippingpoint.rundir.histogram import SLOTS, decode_batch, highest_values, middle_values
+from tippingpoint.rundir.histogram import SLOTS, highest_values, middle_values
 from tippingpoint.rundir.tags import OUTCOMES
 
 BUCKETS = (
@@ -78,17 +78,13 @@ class Measured(Collector):
         self._ticks.pop(worker, None)
 
     def tick(self, progress: StageProgress, worker: str, tick: Tick) -> None:
-        """Add one worker's last second: its gauges and its journal's lines."""
+        """Add one worker's last second: its gauges and what it measured."""
         self._progress = progress
         self._ticks[worker] = tick
-        lines = [line.split(",") for line in tick.lines.splitlines()]
-        tags = [line[0].removeprefix("Tag=").split(".") for line in lines]
-        batch = decode_batch([line[-1] for line in lines])
-        ends = np.searchsorted(batch.rows, np.arange(len(lines) + 1))
-        for (operation, outcome, *service), first, last in zip(tags, ends[:-1], ends[1:], strict=True):
+        for name, (slots, counts) in tick.measured.items():
+            operation, outcome, *service = name.split(".")
             if outcome not in OUTCOMES:
                 continue  # the generator's own health
-            slots, counts = batch.slots[first:last], batch.counts[first:last]
             if not service:
                 key = (operation, outcome)
                 self._operations[key] = self._operations.get(key, 0) + int(counts.sum())

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tippingpoint.analysis.latency import freed_costs
 from tippingpoint.analysis.thresholds import Check, stage_checks
 from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.share import threshold_part
-from tippingpoint.run.hold_so_far import read_tick
 from tippingpoint.run.messages import Tick
-from tippingpoint.rundir.histogram import Histogram
+from tippingpoint.rundir.histogram import Counts, Histogram, add_each
 from tippingpoint.rundir.stages import StageResult
 
 WINDOW = 2.0
@@ -39,10 +38,6 @@ class _Window:
     """Whether the load was held all the time."""
     end: float = 0.0
     histograms: dict[str, Histogram] = field(default_factory=dict[str, Histogram])
-
-    def add(self, found: dict[str, Histogram]) -> None:
-        for name, histogram in found.items():
-            self.histograms.setdefault(name, Histogram()).add(histogram)
 
     @property
     def stage(self) -> StageResult:
@@ -84,9 +79,8 @@ class EarlyWarning:
         """Take a worker's tick; `holding` tells whether the load is up and held. Returns `why`."""
         if not self._watches or self.missed.is_set() or tick.t - tick.seconds < self._since - _HAIR:
             return self.why
-        found = read_tick(tick)
         for watch in self._watches:
-            check = watch.heard(tick.t, found, holding)
+            check = watch.heard(tick.t, tick.measured, holding)
             if check is not None:
                 observed, allowed = check.show(check.observed or 0.0), check.show(check.allowed)
                 whole = watch.threshold.throughput
@@ -106,10 +100,10 @@ class _Watch:
         self._window = _Window(since, held=True)
         self._closed: deque[_Window] = deque(maxlen=IN_A_ROW)
 
-    def heard(self, t: float, found: dict[str, Histogram], holding: bool) -> Check | None:
+    def heard(self, t: float, found: Mapping[str, Counts], holding: bool) -> Check | None:
         """Take what one worker measured up to a moment; returns the check that is clearly missed, if any."""
         window = self._window
-        window.add(found)
+        add_each(window.histograms, found)
         window.held &= holding
         window.end = max(window.end, t)
         if window.end - window.begin < WINDOW or not self._tells(window.stage):
@@ -130,7 +124,7 @@ class _Watch:
             self._closed[0].begin, all(window.held for window in self._closed), self._closed[-1].end
         )
         for window in self._closed:
-            whole.add(window.histograms)
+            add_each(whole.histograms, window.histograms)
         in_all = set(missed[0]).intersection(*missed[1:])
         found = self._missed(whole)
         return next((check for limit, check in found.items() if limit in in_all), None)

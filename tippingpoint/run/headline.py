@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tippingpoint.plan.kinds import workload_of
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.watcher import RunnerEvents, StageProgress
+from tippingpoint.rundir.histogram import Counts, Histogram, add_each
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.operations import OPERATIONS, OWN_LOAD
-from tippingpoint.rundir.recorder import Recorded
 from tippingpoint.rundir.tags import FAILURES, tag
 from tippingpoint.rundir.waited import cost_of
 from tippingpoint.units import shared_run
@@ -36,9 +37,9 @@ class Headline(RunnerEvents):
         self._preparing = ""
         self._progress: StageProgress | None = None
         self._last: dict[str, Tick] = {}
-        self._recent: dict[str, deque[tuple[float, dict[str, Recorded]]]] = {}
+        self._recent: dict[str, deque[tuple[float, Mapping[str, Counts]]]] = {}
         self._growth: dict[str, deque[tuple[float, float]]] = {}
-        self._lives: dict[str, Recorded] = {}
+        self._lives: dict[str, Histogram] = {}
 
     def began(self, manifest: Manifest, directory: Path) -> None:
         """Note what kind of run it is."""
@@ -66,19 +67,18 @@ class Headline(RunnerEvents):
         growth = self._growth.setdefault(worker, deque(maxlen=most))
         growth.append((abs(tick.held - before.held), seconds))
         self._last[worker] = tick
-        found = _recorded(tick.lines)
+        found = tick.measured
         self._recent.setdefault(worker, deque(maxlen=self._seconds)).append((seconds, found))
         self.totals["retries"] += tick.retries
         self.totals["lost"] += tick.lost
-        for name, recorded in found.items():
-            if name.rpartition(".")[0] in _LIVES:
-                self._lives.setdefault(name, Recorded()).add(recorded)
-        for name, recorded in found.items():
+        lives = {name: counts for name, counts in found.items() if name.rpartition(".")[0] in _LIVES}
+        add_each(self._lives, lives)
+        for name, (_, counts) in found.items():
             operation, outcome, *_ = name.split(".")
             if operation in OPERATIONS and outcome in FAILURES:
-                self.totals["lost" if outcome == "lost" else "errors"] += recorded.total
+                self.totals["lost" if outcome == "lost" else "errors"] += int(counts.sum())
             elif outcome == "limited":
-                self.totals["limited"] += recorded.total
+                self.totals["limited"] += int(counts.sum())
 
     def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
         """Forget a worker that is gone, as it holds no load any more."""
@@ -95,7 +95,9 @@ class Headline(RunnerEvents):
                 for ticks in self._growth.values()
             )
         seconds = max((sum(each for each, _ in ticks) for ticks in self._recent.values()), default=1.0)
-        return sum(self._merged(tag(operation)).total for operation in OWN_LOAD[self.workload]) / seconds
+        own = [tag(operation) for operation in OWN_LOAD[self.workload]]
+        recent = [found for ticks in self._recent.values() for _, found in ticks]
+        return sum(int(found[name][1].sum()) for found in recent for name in own if name in found) / seconds
 
     def reached(self) -> tuple[int, int, str]:
         """Return how much of the stage's load exists, how much is wanted, and what it is."""
@@ -111,21 +113,23 @@ class Headline(RunnerEvents):
             return held, held + waiting, f"{things} left" if removing else things
         return held, held + waiting, "things left" if removing else "things made"
 
-    def latencies(self) -> dict[str, Recorded]:
+    def latencies(self) -> dict[str, Histogram]:
         """Return latencies by operation: of the last seconds, or of the stage so far for containers, which take
         longer.
 
         A failure counts with the latency it cost (waited.cost_of).
         """
         if self.containers:
-            lives = {operation: cost_of(self._lives, operation, Recorded.merged) for operation in _LIVES}
+            lives = {operation: cost_of(self._lives, operation, Histogram.merged) for operation in _LIVES}
             shown = next((operation for operation in _LIVES if lives[operation].total), None)
             return {shown: lives[shown]} if shown is not None else {}
-        names = {name for ticks in self._recent.values() for _, found in ticks for name in found}
-        latest = {name: self._merged(name) for name in names}
-        tried = {name.rpartition(".")[0] for name in names}
+        latest: dict[str, Histogram] = {}
+        for ticks in self._recent.values():
+            for _, found in ticks:
+                add_each(latest, found)
+        tried = {name.rpartition(".")[0] for name in latest}
         costs = {
-            operation: cost_of(latest, operation, Recorded.merged)
+            operation: cost_of(latest, operation, Histogram.merged)
             for operation in OPERATIONS
             if operation in tried
         }
@@ -158,16 +162,3 @@ class Headline(RunnerEvents):
             what=progress.things if progress is not None else "",
             preparing=self._preparing,
         )
-
-    def _merged(self, name: str) -> Recorded:
-        return Recorded.merged(
-            found[name] for ticks in self._recent.values() for _, found in ticks if name in found
-        )
-
-
-def _recorded(lines: str) -> dict[str, Recorded]:
-    found: dict[str, Recorded] = {}
-    for line in lines.splitlines():
-        name, _, _, _, encoded = line.split(",")
-        found[name.removeprefix("Tag=")] = Recorded.decode(encoded)
-    return found

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.run.messages import Tick
 from tippingpoint.rundir.figure_values import FigureValue
-from tippingpoint.rundir.histogram import Histogram
+from tippingpoint.rundir.histogram import Histogram, add_each
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.tags import OUTCOMES
 
@@ -61,7 +60,7 @@ class HoldSoFar:
             if self._hold_begin is not None and since >= self._hold_begin:
                 self._add_held(tick, self._hold_begin)
             elif since >= self._begin:
-                _add(self._ramp, read_tick(tick))
+                add_each(self._ramp, tick.measured)
 
     def since(self, *, ramp: bool) -> float:
         """Return when the part began that figures are measured in: the hold, or with `ramp` or without a hold, the
@@ -83,7 +82,7 @@ class HoldSoFar:
         """The stage, as far as it has been read."""
         whole: Measured = {}
         for part in (self._ramp, self._held):
-            _add(whole, part)
+            add_each(whole, part)
         return StageResult(
             number=self.number,
             size=self._size,
@@ -98,27 +97,15 @@ class HoldSoFar:
 
     def _add_held(self, tick: Tick, hold_begin: float) -> None:
         self._until = max(self._until, tick.t)
-        recorded = read_tick(tick)
-        _add(self._held, recorded)
-        counted = {name: found for name, found in recorded.items() if name.rpartition(".")[2] in OUTCOMES}
+        add_each(self._held, tick.measured)
+        counted = {
+            name: found for name, found in tick.measured.items() if name.rpartition(".")[2] in OUTCOMES
+        }
         second = int(tick.t - tick.seconds / 2 - hold_begin)
-        _add(self._parts.setdefault(second // self._part_seconds, {}), counted)
+        add_each(self._parts.setdefault(second // self._part_seconds, {}), counted)
         if len(self._parts) > _MOST_PARTS:
             longer: dict[int, Measured] = {}
             for number, part in self._parts.items():
-                _add(longer.setdefault(number // 2, {}), part)
+                add_each(longer.setdefault(number // 2, {}), part)
             self._parts = longer
             self._part_seconds *= 2
-
-
-def read_tick(tick: Tick) -> Measured:
-    found: Measured = {}
-    for line in tick.lines.splitlines():
-        name, _, _, _, encoded = line.split(",")
-        found[name.removeprefix("Tag=")] = Histogram.decode(encoded)
-    return found
-
-
-def _add(into: Measured, more: Mapping[str, Histogram]) -> None:
-    for name, histogram in more.items():
-        into.setdefault(name, Histogram()).add(histogram)

@@ -5,11 +5,16 @@ Both ends are always of the same version, so fields may change between versions.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from tippingpoint.workloads.load import PrepareOrder, ShareOrder, StageOrder, TargetFacts
+
+if TYPE_CHECKING:
+    from tippingpoint.rundir.histogram import Counts
 
 # -- commands: orders of the load, and these -----------------------------------------------------
 
@@ -157,6 +162,16 @@ class Tick(Gauges):
     retries: int
     lost: int
     """How many things were lost in the interval that no operation accounts for."""
+
+    @cached_property
+    def measured(self) -> Mapping[str, Counts]:
+        """What was recorded in the interval, by tag: decoded once for all who listen, who must not change it."""
+        # Imported here because a worker, which sends ticks, needs no array library.
+        from tippingpoint.rundir.histogram import decode_each
+
+        lines = [line.split(",") for line in self.lines.splitlines()]
+        decoded = decode_each([line[-1] for line in lines])
+        return {line[0].removeprefix("Tag="): counts for line, counts in zip(lines, decoded, strict=True)}
 
 
 class Trouble(BaseModel):

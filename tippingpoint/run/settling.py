@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 
 from tippingpoint.analysis.held_loads import MOST
@@ -12,9 +12,8 @@ from tippingpoint.analysis.thresholds import stage_checks
 from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.read import SearchPlan
-from tippingpoint.run.hold_so_far import Measured, read_tick
 from tippingpoint.run.messages import Tick
-from tippingpoint.rundir.histogram import Histogram
+from tippingpoint.rundir.histogram import Counts, Histogram, add_each
 from tippingpoint.rundir.stages import StageResult
 
 WINDOW = 5.0
@@ -44,7 +43,7 @@ class Settling:
         self._thresholds = thresholds
         self._window = window
         self._since = inf
-        self._intervals: deque[tuple[float, Measured]] = deque()
+        self._intervals: deque[tuple[float, Mapping[str, Histogram | Counts]]] = deque()
         self.settled = asyncio.Event()
         self.good_since = inf
         """When the time began in which thresholds held, once they do."""
@@ -56,9 +55,9 @@ class Settling:
     def heard(self, tick: Tick) -> None:
         """Take a worker's tick, with what ended in its last interval."""
         if not self.settled.is_set() and self._counts(tick.t, tick.seconds):
-            self.add(tick.t, tick.seconds, read_tick(tick))
+            self.add(tick.t, tick.seconds, tick.measured)
 
-    def add(self, t: float, seconds: float, ended: Measured) -> None:
+    def add(self, t: float, seconds: float, ended: Mapping[str, Histogram | Counts]) -> None:
         """Take what ended in the `seconds` before a moment. Intervals come in order of time."""
         if self.settled.is_set() or not self._counts(t, seconds):
             return
@@ -76,8 +75,7 @@ class Settling:
     def _hold(self, begin: float, end: float) -> bool:
         histograms: dict[str, Histogram] = {}
         for _, interval in self._intervals:
-            for name, found in interval.items():
-                histograms.setdefault(name, Histogram()).add(found)
+            add_each(histograms, interval)
         stage = StageResult(0, 0, "recover", begin, begin, end, histograms, histograms)
         # A lost lease is no error, but a target that loses most of them does not hold.
         for operation in {threshold.operation for threshold in self._thresholds}:

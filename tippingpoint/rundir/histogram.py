@@ -9,8 +9,9 @@ decodes one value at a time; this module decodes arrays.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,8 @@ from tippingpoint.rundir.recorder import HALF_BITS, HIGHEST_US, counts_in, encod
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+Counts = tuple[IntArray, IntArray]
+"""Filled slots, ascending, and how many values each has: a second's samples fill a few hundred of all slots."""
 
 _HALF = 1 << HALF_BITS
 _BUCKETS = 22  # smallest n with 2048 << (n - 1) > HIGHEST_US
@@ -75,16 +78,20 @@ class Histogram:
             result.counts += histogram.counts
         return result
 
-    def add(self, other: Histogram) -> None:
+    def add(self, other: Histogram | Counts) -> None:
         """Add the counts of another histogram to this one."""
-        self.counts += other.counts
+        if isinstance(other, Histogram):
+            self.counts += other.counts
+        else:
+            slots, counts = other
+            self.counts[slots] += counts
 
     @property
     def total(self) -> int:
         """How many values were recorded."""
         return int(self.counts.sum())
 
-    def filled(self) -> tuple[IntArray, IntArray]:
+    def filled(self) -> Counts:
         """Return the slots with counts, ascending, and these counts."""
         # Nearly all slots are empty: numpy skips those of a mask many at a time.
         slots = np.flatnonzero(self.counts != 0).astype(np.int64, copy=False)
@@ -131,10 +138,15 @@ class Histogram:
     def decode(cls, encoded: str | bytes) -> Histogram:
         """Return the histogram in a V2 compressed encoding; raises ValueError for one with another range or
         precision."""
-        batch = decode_batch([encoded])
         result = cls()
-        result.counts[batch.slots] = batch.counts
+        result.add(*decode_each([encoded]))
         return result
+
+
+def add_each(into: dict[str, Histogram], more: Mapping[str, Histogram | Counts]) -> None:
+    """Add the counts under each tag to the histogram under the same tag."""
+    for name, counts in more.items():
+        into.setdefault(name, Histogram()).add(counts)
 
 
 @dataclass(frozen=True)
@@ -161,6 +173,13 @@ def decode_batch(encoded: Sequence[str | bytes]) -> Batch:
         np.concatenate([part.slots for part in parts]),
         np.concatenate([part.counts for part in parts]),
     )
+
+
+def decode_each(encoded: Sequence[str | bytes]) -> list[Counts]:
+    """Decode many V2 encodings at once, as decode_batch does; returns the counts of each."""
+    batch = decode_batch(encoded)
+    edges = np.searchsorted(batch.rows, np.arange(len(encoded) + 1)).tolist()
+    return [(batch.slots[first:last], batch.counts[first:last]) for first, last in pairwise(edges)]
 
 
 def _decode_part(encoded: Sequence[str | bytes], number: int) -> Batch:

@@ -9,13 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tippingpoint.rundir.histogram import IntArray, decode_batch, highest_values, slots_of
+from tippingpoint.rundir.histogram import Counts, decode_each, highest_values, slots_of
 from tippingpoint.rundir.journal import read_interval_log
 from tippingpoint.rundir.tags import DELAYED, FREED, tag
 from tippingpoint.rundir.worker_journal import worker_names
 
-Counts = tuple[IntArray, IntArray]
-"""Filled slots, ascending, and how many values each has."""
 _NOTHING: Counts = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 
 
@@ -80,10 +78,5 @@ def _of_worker(path: Path, worker: str, begin: float, end: float) -> Iterator[In
 def _decoded(encoded: Sequence[bytes]) -> list[Counts | None]:
     """Return the counts of each encoding; None for a damaged one."""
     with contextlib.suppress(ValueError):
-        batch = decode_batch(encoded)
-        edges = np.searchsorted(batch.rows, np.arange(len(encoded) + 1))
-        return [
-            (batch.slots[first:last], batch.counts[first:last])
-            for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
-        ]
+        return [*decode_each(encoded)]
     return [None] if len(encoded) == 1 else [part for one in encoded for part in _decoded([one])]

@@ -4,7 +4,7 @@ Values are whole microseconds from 1 us to one hour with three significant digit
 the recorded value. The bucket layout and the encoding are those of HdrHistogram
 (https://github.com/HdrHistogram/HdrHistogram, V2 with ZigZag LEB128 counts). A second's samples fill a few hundred of
 the 23,552 slots, so only filled slots are kept. A worker therefore needs no array library, which saves a fifth of its
-memory. The runner watches its workers with what is here. histogram.py has arrays, for what is read back as a whole.
+memory. histogram.py has arrays, for what is read back.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import binascii
 import math
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from tippingpoint.rundir.standstills import Pulse
 from tippingpoint.rundir.tags import DELAYED, FREED
@@ -108,55 +108,6 @@ class Recorded:
             shift = value.bit_length() - HALF_BITS - 1
             slot = (shift << HALF_BITS) + (value >> shift) if shift > 0 else value
             self._counts[slot] = self._counts.get(slot, 0) + 1
-
-    @classmethod
-    def merged(cls, parts: Iterable[Recorded]) -> Recorded:
-        """Return the sum of any number of these."""
-        result = cls()
-        for part in parts:
-            result.add(part)
-        return result
-
-    @classmethod
-    def decode(cls, encoded: str | bytes) -> Recorded:
-        """Return what a V2 compressed encoding holds; raises ValueError for one with another range or precision."""
-        result = cls()
-        slot = word = place = 0
-        for byte in counts_in(encoded):
-            word |= (byte & 0x7F) << place
-            place += 7
-            if byte & 0x80:
-                continue
-            if word & 1:  # empty slots
-                slot += (word + 1) >> 1
-            else:
-                if word:
-                    result._counts[slot] = word >> 1
-                slot += 1
-            word = place = 0
-        if place:
-            raise ValueError("histogram: counts end in the middle of a number")
-        return result
-
-    def add(self, other: Recorded) -> None:
-        """Add the counts of another one to this one."""
-        for slot, count in other._counts.items():
-            self._counts[slot] = self._counts.get(slot, 0) + count
-
-    def percentile(self, percentile: float) -> int:
-        """Return the value in microseconds at a percentile in 0..100; 0 when empty."""
-        return self.percentiles([percentile])[0]
-
-    def percentiles(self, percentiles: Sequence[float]) -> list[int]:
-        """Return the values in microseconds at several percentiles in 0..100; zeros when empty."""
-        return [self._at(rank_of(percentile, self.total)) for percentile in percentiles]
-
-    def _at(self, rank: int) -> int:
-        for slot, count in sorted(self._counts.items()):
-            rank -= count
-            if rank <= 0:
-                return highest_value(slot)
-        return 0
 
     @property
     def total(self) -> int:
