@@ -22,7 +22,7 @@ from tippingpoint.run.record import Record
 from tippingpoint.run.settling import WINDOW, Settling, hold_of, window_of
 from tippingpoint.run.stage_figures import close_figures
 from tippingpoint.rundir.probe_events import probe_events
-from tippingpoint.rundir.results import RunData, load_run
+from tippingpoint.rundir.results import GrowingRun, RunData
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class ComingBack:
         self._loads = loads
         self._crew = crew
         self._record = record
+        self._so_far = GrowingRun(record.inside)
         self._settling: Settling | None = None
 
     def heard(self, tick: Tick) -> None:
@@ -121,7 +122,7 @@ class ComingBack:
         return _Step(played.stage, began, Showed(held, nothing), settling.good_since)
 
     async def _run(self) -> RunData:
-        return await asyncio.to_thread(load_run, self._record.inside)
+        return await asyncio.to_thread(self._so_far.load)
 
     async def _closed(self) -> RunData:
         """Close the latest stage's figures, and return the run. A stage that goes on has no throughput."""

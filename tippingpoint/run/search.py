@@ -32,7 +32,7 @@ from tippingpoint.run.room import Room
 from tippingpoint.run.run_figures import RunFigures
 from tippingpoint.run.stages import Stages
 from tippingpoint.rundir.probe_events import ProbeEvent
-from tippingpoint.rundir.results import load_run
+from tippingpoint.rundir.results import GrowingRun
 from tippingpoint.util import timing
 
 _LOOK_EVERY = 1.0
@@ -81,6 +81,7 @@ class Search:
         self._began = 0.0
         self._loads = ProbeLoads(plan, stages, crew, room)
         self._so_far: HoldSoFar | None = None
+        self._run = GrowingRun(record.inside)
         self._warning = EarlyWarning(())
 
     def heard(self, tick: Tick) -> None:
@@ -217,7 +218,7 @@ class Search:
     ) -> JudgedProbe:
         so_far.read()
         return judge_probe(
-            load_run(self._record.inside),
+            self._run.load(),
             self._plan,
             number,
             self._plan.thresholds,

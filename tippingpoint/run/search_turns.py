@@ -20,7 +20,7 @@ from tippingpoint.run.share_so_far import ShareSoFar, Stance
 from tippingpoint.run.stage_figures import unanswered_in
 from tippingpoint.run.stages import Stages
 from tippingpoint.run.turns import Turns
-from tippingpoint.rundir.results import load_run
+from tippingpoint.rundir.results import GrowingRun
 from tippingpoint.units.conductor import Conductor
 from tippingpoint.units.digest import make_digest
 from tippingpoint.units.search_words import DIGEST, ClearHold, ProbeReport
@@ -53,6 +53,7 @@ class SearchTurns(Turns):
         self._loads = ProbeLoads(plan, stages, crew, room)
         self._share = ShareSoFar(plan, find)
         self._so_far: HoldSoFar | None = None
+        self._run = GrowingRun(record.inside)
 
     def heard(self, tick: Tick) -> None:
         """Take a worker's tick."""
@@ -133,9 +134,8 @@ class SearchTurns(Turns):
 
     def _measured(self, number: int) -> tuple[bool, str]:
         """Return whether nothing of our load succeeded, and the digest of the stage."""
-        directory = self._record.inside
-        run = load_run(directory)
+        run = self._run.load()
         stage = run.stage(number)
         tried = any(stage.attempts(operation) for operation in run.own_load)
         silent = tried and not any(stage.count(operation) for operation in run.own_load)
-        return silent, make_digest(directory, DIGEST, number)
+        return silent, make_digest(self._record.inside, DIGEST, number)

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from tippingpoint.rundir.histogram import Batch, IntArray
+from tippingpoint.rundir.histogram import IntArray
 from tippingpoint.rundir.journal import EventLog, IntervalLog, is_number
 from tippingpoint.util.durations import show_moment
 from tippingpoint.util.text import show_count
@@ -55,12 +55,12 @@ def find_damage(
     worker: str,
     said: EventLog,
     log: IntervalLog,
-    batch: Batch,
+    samples: IntArray,
     *,
     complete: bool,
     counted: bool,
 ) -> list[Damage]:
-    """Return what is missing from a worker's journal.
+    """Return what is missing from a worker's journal. `samples` are those of each interval in its log.
 
     `complete` means that the worker ended as it was told to, and `counted` that the journal says how much was
     written. What a worker that was cut had not written yet is no damage.
@@ -70,7 +70,6 @@ def find_damage(
         found.append(
             Damage(worker, 0.0, inf, f"{show_count(log.damaged, 'line')} of its intervals cannot be read")
         )
-    samples = np.bincount(batch.rows, weights=batch.counts, minlength=len(log.tags)).astype(np.int64)
     begins = np.asarray(log.begins, dtype=np.float64)
     notes = [event for event in said.events if event["event"] == "tick" and is_number(event.get("samples"))]
     if said.closed is not None and is_number(said.closed.get("samples")):

@@ -26,10 +26,14 @@ def open_file(path: Path) -> BinaryIO:
     return open(fd, "rb")
 
 
-def read_file(path: Path, most: int | None = None) -> bytes:
-    """Return the content of a regular file; raises OSError as open_file does, and for more than `most` bytes."""
+def read_file(path: Path, most: int | None = None, *, since: int = 0) -> bytes:
+    """Return the content of a regular file from the byte `since` on.
+
+    Raises OSError as open_file does, and for more than `most` bytes.
+    """
     try:
         with open_file(path) as file:
+            file.seek(since)
             content = file.read(-1 if most is None else most + 1)
     except OSError as problem:
         if problem.errno == errno.ELOOP:

@@ -157,6 +157,10 @@ class Batch:
     slots: IntArray
     counts: IntArray
 
+    def totals(self, rows: int) -> IntArray:
+        """Return how many values each of the first `rows` histograms has."""
+        return np.bincount(self.rows, weights=self.counts, minlength=rows).astype(np.int64)
+
 
 def decode_batch(encoded: Sequence[str | bytes]) -> Batch:
     """Decode many V2 encodings at once; raises ValueError that names the first with another range or precision."""

@@ -222,19 +222,32 @@ class IntervalLog:
     lengths: list[float]
     encoded: list[bytes]
     damaged: int
+    cut_off: int = 0
+    """1 if the last line is partial: it is among the damaged ones until the rest of it is written."""
+    end: int = 0
+    """The first byte after the last whole line."""
+
+    def rows(self, first: int, last: int | None = None) -> IntervalLog:
+        """Return some of its intervals, with no word on damage."""
+        at = slice(first, last)
+        return IntervalLog(self.tags[at], self.begins[at], self.lengths[at], self.encoded[at], 0)
 
 
-def read_interval_log(path: Path) -> IntervalLog:
-    """Return the columns of an interval log, in the order in which they were written."""
+def read_interval_log(path: Path, *, since: int = 0) -> IntervalLog:
+    """Return the columns of an interval log, in the order in which they were written.
+
+    `since` is the byte at which to begin: the `end` of what is known already.
+    """
     tags: list[str] = []
     begins: list[float] = []
     lengths: list[float] = []
     encoded: list[bytes] = []
     damaged = 0
     names: dict[bytes, str] = {}
-    data = read_file(path)
+    data = read_file(path, since=since)
     lines = data.split(b"\n")
-    damaged += lines.pop() != b""
+    rest = lines.pop()
+    damaged += rest != b""
     for line in lines:
         if line.startswith((b"#", b'"')):
             continue
@@ -250,7 +263,8 @@ def read_interval_log(path: Path) -> IntervalLog:
         begins.append(begin)
         lengths.append(length)
         encoded.append(payload)
-    return IntervalLog(tags, begins, lengths, encoded, damaged)
+    end = since + len(data) - len(rest)
+    return IntervalLog(tags, begins, lengths, encoded, damaged, int(rest != b""), end)
 
 
 def last_begin(path: Path) -> float:
@@ -282,8 +296,8 @@ class EventLog:
     Each has a time `t` (seconds) and a kind `event` (a string). Other fields are as event_shapes.py has them.
     """
 
-    events: list[dict[str, Any]]
-    damaged: int
+    events: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    damaged: int = 0
     gaps: list[tuple[float, float, int]] = field(default_factory=list[tuple[float, float, int]])
     """Between which times how many lines are missing, by their line numbers; a negative count means extra lines."""
     closed: dict[str, Any] | None = None
@@ -292,17 +306,27 @@ class EventLog:
     """Whether any of its lines has a number."""
     cut_off: int = 0
     """1 if its last line is damaged, for example because its writer was killed."""
+    lines: int = 0
+    """How many lines were read."""
+    end: int = 0
+    """The first byte after them; 0 if the last line is partial, and may still become a whole one."""
+    since: float = 0.0
+    """The time of the last line that has a number."""
 
 
-def read_events(path: Path) -> EventLog:
-    """Return the events of a log; empty if there is no such file."""
-    events: list[dict[str, Any]] = []
-    gaps: list[tuple[float, float, int]] = []
-    closed: dict[str, Any] | None = None
-    damaged = lines = missing = cut_off = 0
-    since = 0.0
-    numbered = False
-    for line in read_file(path).split(b"\n") if os.path.lexists(path) else ():
+def read_events(path: Path, known: EventLog | None = None) -> EventLog:
+    """Return the events of a log; empty if there is no such file.
+
+    `known` is what was read of the same log before, which is not read again.
+    """
+    if known is None or not known.end:
+        known = EventLog()
+    events, gaps = [*known.events], [*known.gaps]
+    closed, numbered, since = known.closed, known.numbered, known.since
+    damaged, lines, cut_off = known.damaged, known.lines, known.cut_off
+    missing = sum(gap[2] for gap in gaps)
+    data = read_file(path, since=known.end) if os.path.lexists(path) else b""
+    for line in data.split(b"\n"):
         if not line:
             continue
         lines += 1
@@ -325,7 +349,8 @@ def read_events(path: Path) -> EventLog:
             closed = event
         else:
             events.append(event)
-    return EventLog(events, damaged, gaps, closed, numbered, cut_off)
+    end = 0 if data and not data.endswith(b"\n") else known.end + len(data)
+    return EventLog(events, damaged, gaps, closed, numbered, cut_off, lines, end, since)
 
 
 def _is_event(value: object) -> TypeGuard[dict[str, Any]]:

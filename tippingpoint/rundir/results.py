@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from tippingpoint.rundir.damage import DAMAGED, Damage, read_damage
 from tippingpoint.rundir.figure_values import figure_values
 from tippingpoint.rundir.gathered import GATHERED, UNIT, Unit, gathered_interval, units_of
 from tippingpoint.rundir.gauges import Gauges, gauges_of
-from tippingpoint.rundir.journal import is_seconds, read_events
+from tippingpoint.rundir.journal import EventLog, is_seconds, read_events
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.operations import OPERATIONS, OWN_LOAD
 from tippingpoint.rundir.resources import Resources, read_resources
@@ -27,6 +27,7 @@ from tippingpoint.rundir.tags import LOOP_LAG, SCHEDULE_LAG, tag
 from tippingpoint.rundir.waited import WAITED
 from tippingpoint.rundir.worker_journal import (
     WorkerData,
+    WorkerReader,
     bin_seconds_of,
     complete_workers,
     left_out,
@@ -37,6 +38,10 @@ from tippingpoint.rundir.worker_journal import (
 
 _GROWTH_PARTS = {"units": 8, "things": 24}
 """The most points of a stage's growth; things on members of a cluster are made slowly, one by one, for hours."""
+
+_EVENTS = "events.jsonl"
+_Job = tuple[Path, str, float, bool, bool]
+"""A journal to read, as the arguments of read_worker."""
 
 
 @dataclass
@@ -119,23 +124,55 @@ class RunData:
         return OWN_LOAD[self.manifest.workload]
 
 
+class GrowingRun:
+    """Reads a run that goes on. What was read of its journals before is neither read nor checked for damage again."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._log: EventLog | None = None
+        self._readers: dict[str, WorkerReader] = {}
+
+    def load(self) -> RunData:
+        """Read the run as far as it is written, with the same result as load_run."""
+        manifest = Manifest.load(self._directory)
+        self._log = read_events(self._directory / _EVENTS, self._log)
+        return _run_of(self._directory, manifest, self._log, self._read)
+
+    def _read(self, jobs: Sequence[_Job]) -> Iterator[WorkerData]:
+        for directory, name, bin_seconds, complete, counted in jobs:
+            reader = self._readers.get(name)
+            if reader is None or reader.bin_seconds != bin_seconds:
+                reader = self._readers[name] = WorkerReader(directory, name, bin_seconds)
+            yield reader.read(complete, counted)
+
+
 def load_run(directory: Path) -> RunData:
     """Read a run from its directory; raises UserError if it is none. Journals may be cut or still growing."""
-    manifest = Manifest.load(directory)
-    runner_log = read_events(directory / "events.jsonl")
+    return _run_of(directory, Manifest.load(directory), read_events(directory / _EVENTS), _read_workers)
+
+
+def _read_workers(jobs: Sequence[_Job]) -> Iterator[WorkerData]:
+    sizes = ((directory / f"worker-{name}.hlog").stat().st_size for directory, name, *_ in jobs)
+    if len(jobs) > 4 and sum(sizes) > 20_000_000:
+        with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            yield from pool.map(read_worker, *zip(*jobs, strict=True))
+    else:
+        yield from (read_worker(*job) for job in jobs)
+
+
+def _run_of(
+    directory: Path,
+    manifest: Manifest,
+    runner_log: EventLog,
+    read: Callable[[Sequence[_Job]], Iterator[WorkerData]],
+) -> RunData:
+    """Return a run; `read` reads the journals of its workers."""
     runner_events = runner_log.events
     names = worker_names(directory)
     bin_seconds = max(bin_seconds_of(directory, names), gathered_interval(runner_events))
     complete = complete_workers(manifest)
     jobs = [(directory, name, bin_seconds, name in complete, manifest.counted) for name in names]
-    if (
-        len(jobs) > 4
-        and sum((directory / f"worker-{name}.hlog").stat().st_size for name in names) > 20_000_000
-    ):
-        with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            workers, charts, errors = _folded(pool.map(read_worker, *zip(*jobs, strict=True)))
-    else:
-        workers, charts, errors = _folded(read_worker(*job) for job in jobs)
+    workers, charts, errors = _folded(read(jobs))
     one_by_one = workload_of(manifest.target.kind, manifest.workload) == "spawn"
     figures = figure_values(runner_events)
     stages = stages_of(workers, _GROWTH_PARTS["things" if one_by_one else "units"])

@@ -124,7 +124,12 @@ def read_part(directory: Path) -> UnitPart:
     for name, worker, of_mark in zip(names, said, of_marks, strict=True):
         log, batch = read_worker_log(directory, name, bin_seconds)
         damage += find_damage(
-            name, worker.log, log, batch, complete=name in complete, counted=manifest.counted
+            name,
+            worker.log,
+            log,
+            batch.totals(len(log.tags)),
+            complete=name in complete,
+            counted=manifest.counted,
         )
         known = np.asarray([re.match(TAG, tag) is not None for tag in log.tags], dtype=np.bool_)
         notes += left_out(f"worker {name}", log.damaged + worker.damaged + int((~known).sum()))

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tippingpoint.errors import UserError
 from tippingpoint.rundir import manifest as manifests
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import Events, Journal
 from tippingpoint.rundir.manifest import Manifest, TargetEntry, WorkerEntry
-from tippingpoint.rundir.results import load_run
+from tippingpoint.rundir.results import GrowingRun, load_run
 
 
 def begin_run(directory: Path, *workers: str) -> None:
@@ -368,3 +373,49 @@ def test_a_rate_limit_is_no_attempt_and_no_failure(tmp_path: Path) -> None:
         0,
         7,
     )
+
+
+def plain(value: Any) -> Any:
+    """All that a run says, in a form that can be compared."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, Histogram):
+        return [column.tolist() for column in value.filled()]
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    return plain(vars(value)) if hasattr(value, "__dict__") else value
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.lists(st.floats(0, 1), min_size=5, max_size=5), max_size=4))
+def test_a_run_that_grows_is_read_as_if_it_were_read_anew(pieces: list[list[float]]) -> None:
+    with TemporaryDirectory() as made, TemporaryDirectory() as grown:
+        # given a run whose files grow by any number of bytes, so that they end in the middle of lines too
+        begin_run(Path(grown), "0", "1")
+        one_worker(Path(made), "0", 100)
+        journal = Journal(Path(made), "1", 1.7e9)
+        mark(journal, 1.0, 1, "begin")
+        journal.interval(
+            1.0, 2.0, {"claim.ok": Histogram.of([5] * 10), "claim.error": Histogram.of([9] * 10)}
+        )
+        journal.tick(2.0, held=10, waiting=0, in_flight=0, cpu=0.1, loop_lag=1.0, rss=50.0)
+        mark(journal, 2.0, 1, "hold")
+        journal.interval(2.0, 3.0, {"claim.error": Histogram.of([9] * 10)})
+        journal.events.write(3.0, "lost", lease="7")
+        mark(journal, 1290.0, 2, "begin")  # seconds are two to a point of a chart from here on
+        journal.interval(1300.0, 1301.0, {"claim.ok": Histogram.of([5])})
+        journal.close(Path(made))
+        events = Events(Path(made) / "events.jsonl")
+        events.write(2.0, "fault", do="kill", member="m1")
+        events.close(Path(made))
+        files = sorted(Path(made).iterdir())
+        reader = GrowingRun(Path(grown))
+        by_file = [sorted(shares) for shares in zip(*pieces, [1.0] * len(files), strict=True)]
+        for shares in zip(*by_file, strict=True):
+            for file, share in zip(files, shares, strict=True):
+                content = file.read_bytes()
+                (Path(grown) / file.name).write_bytes(content[: round(share * len(content))])
+            # when it is read again, then nothing is missing, there twice or in another place
+            assert plain(reader.load()) == plain(load_run(Path(grown)))
