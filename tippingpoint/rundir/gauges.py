@@ -72,6 +72,7 @@ def phase_medians(
     Each comes with the mark that begins the phase. Phases without ticks are left out.
     """
     times = np.asarray([tick["t"] for tick in ticks], dtype=np.float64)
+    noted = np.asarray([[float(tick[name]) for name in GAUGES] for tick in ticks], dtype=np.float64)
     held = {int(mark["stage"]) for mark in marks if mark["phase"] == "hold"}
     found: list[tuple[dict[str, Any], dict[str, float]]] = []
     for mark, following in itertools.pairwise([*marks, {"t": np.inf}]):
@@ -80,11 +81,8 @@ def phase_medians(
         # A tick describes the interval that it closes: the tick at the mark itself belongs to the phase before.
         inside = np.flatnonzero((times > mark["t"]) & (times <= following["t"]))
         if inside.size:
-            medians = {
-                name: float(np.median([float(ticks[int(index)][name]) for index in inside]))
-                for name in GAUGES
-            }
-            found.append((mark, medians))
+            medians: list[float] = np.median(noted[inside], axis=0).tolist()
+            found.append((mark, dict(zip(GAUGES, medians, strict=True))))
     return found
 
 
