@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import yaml
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from tippingpoint.plan.fields import Seconds, Section, in_units
+from tippingpoint.plan.fields import Seconds, Section, StageKind, in_units
 from tippingpoint.util.durations import format_duration
 from tippingpoint.util.quantities import Quantity, parse_quantity
 from tippingpoint.util.text import nearest
@@ -227,8 +228,33 @@ class Fault(Section, frozen=True):
         return self
 
 
+class BaseStage(Section, frozen=True):
+    """What every stage answers about its load. The answers here are those of a stage that makes nothing which stays."""
+
+    @property
+    def size(self) -> int:
+        """The number of things, or units, that exist in the stage and stay until they are removed."""
+        return sum(self.amounts.values())
+
+    @property
+    def amounts(self) -> Mapping[str, int]:
+        """The number of each kind that stays, the kind that decides whether a stage has more than another first."""
+        return {}
+
+    def on_top(self, before: BaseStage) -> Self:
+        """Return a stage that makes what this one does, where what was made for the stage before stays."""
+        return self
+
+
 class BasePlan(Section, frozen=True):
-    """The fields that every plan has."""
+    """The fields that every plan has, and what it answers about its load. The answers here are the usual ones."""
+
+    if TYPE_CHECKING:  # each plan has a field, whose place among its fields is the one in its JSON
+        stages: Sequence[BaseStage]
+
+    holds_leases: ClassVar[bool] = False
+    """Whether the load is leases, which are on the target while they are held. All other loads are what is made, and
+    are on it from the begin of a stage."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")] = Field(
         description="The plan's name, which the ids of its runs contain: small letters, digits, `.`, `_` and `-`."
@@ -252,6 +278,91 @@ class BasePlan(Section, frozen=True):
         """What of the plan, beside its faults, needs a lab, in a few words; empty if nothing does."""
         return ""
 
+    @property
+    @abstractmethod
+    def load(self) -> str:
+        """Which load the plan varies."""
+
+    @property
+    def cycles(self) -> bool:
+        """Whether each thing is removed as soon as it was made, so that nothing stays in the target."""
+        return False
+
+    @property
+    def piles_up(self) -> bool:
+        """Whether what a load makes stays where the next one makes its own."""
+        return False
+
+    @property
+    def observe_every(self) -> float:
+        """Seconds between two observations of what the load consists of; 0 without any."""
+        return 0.0
+
+    @property
+    def most_workers(self) -> int | None:
+        """The most workers that have anything to do; None for any number."""
+        return None
+
+    @property
+    def to_remove(self) -> int:
+        """The most leases or things that exist at once, and may have to be removed at the end."""
+        return 0
+
+    @property
+    def loads(self) -> list[tuple[StageKind, float]]:
+        """The kind and the load of each listed stage.
+
+        A stage for which something is removed destroys. Its load is the one before it, as a stage that removes
+        everything would have a load of 0.
+        """
+        found: list[tuple[StageKind, float]] = []
+        before = None
+        for stage in self.stages:
+            destroys = before is not None and self.removes(before, stage)
+            found.append(("destroy" if destroys else "ramp", self.load_of(before if destroys else stage)))
+            before = stage
+        return found
+
+    def removes(self, before: BaseStage, stage: BaseStage) -> bool:
+        """Whether something is removed for a stage: the first of the amounts that changes becomes less."""
+        return not self.cycles and [*stage.amounts.values()] < [*before.amounts.values()]
+
+    @abstractmethod
+    def load_of(self, stage: Any, load: str = "") -> float:
+        """Return the load of a stage of such a plan, counted in `load` or in what the plan varies."""
+
+    def load_in(self, stage: int, load: str) -> float:
+        """Return the load of a part of a plan in a listed stage (from 1). The whole plan varies `load`."""
+        return self.load_of(self.stages[stage - 1], load)
+
+    def leases(self, stage: BaseStage) -> tuple[int, float] | None:
+        """Return how many leases a stage of such a plan holds, and the seconds between two extensions of each; None
+        for a plan without leases."""
+        return None
+
+    def goal(self, stage: BaseStage) -> tuple[int, str] | None:
+        """Return how much is there once a stage of such a plan is up, whatever its load is counted in, and of what;
+        None if only its load says that."""
+        return None
+
+    @abstractmethod
+    def part(self, index: int, of: int) -> Self:
+        """Return the part of the plan for the unit with this index, of this many, which are at least two.
+
+        UserError, for every index, when this many units cannot share the plan.
+        """
+
+    def begins_after(self, stage: int, index: int) -> float:
+        """Return the seconds after the begin of a listed stage (from 1) at which the unit with this index begins.
+
+        They spread what all units send as evenly as that of one unit; otherwise all would send at the same moments.
+        """
+        return 0.0
+
+    def only(self, stage: BaseStage) -> Self:
+        """Return the plan with this stage alone, which may be a search's."""
+        return self.model_copy(update={"stages": [stage], "find": None})
+
     def to_yaml(self) -> str:
         """The plan as YAML that `parse_plan` reads back to an equal plan."""
         document = self.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
@@ -259,6 +370,11 @@ class BasePlan(Section, frozen=True):
         first = ("name", "description", "target", "workload", "stages", "find")
         document = {name: document[name] for name in (*first, *document) if name in document}
         return yaml.safe_dump(document, sort_keys=False)
+
+
+def share_of(count: int, index: int, of: int) -> int:
+    """One unit's number of `count` things; the first units have one more where they do not divide evenly."""
+    return len(range(index, count, of)) if index < of else 0
 
 
 def check_operations(

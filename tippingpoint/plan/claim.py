@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil, floor
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from tippingpoint.plan.after import After, check_after
-from tippingpoint.plan.base import MAX_STAGES, BasePlan, check_fault_times, check_operations
-from tippingpoint.plan.fields import PerSecond, Seconds, Section, StageKind, as_amount, in_units
-from tippingpoint.plan.find import Find, check_find
+from tippingpoint.plan.base import MAX_STAGES, BaseStage, check_fault_times, check_operations, share_of
+from tippingpoint.plan.fields import PerSecond, Seconds, Section, as_amount, in_units
+from tippingpoint.plan.find import BaseSearchPlan, Find, check_find
 from tippingpoint.plan.kinds import ByKind, TargetSection, default_target, said_default
 from tippingpoint.util.durations import format_duration
 
@@ -62,7 +62,7 @@ class ClaimWorkload(Section, frozen=True):
         return self
 
 
-class Stage(Section, frozen=True):
+class Stage(BaseStage, frozen=True):
     """One step of load, brought up over a time, then held for a time. It has at least one of `leases`, `renewals` and
     `claims`."""
 
@@ -155,8 +155,10 @@ def claim_operations(target: TargetSection | type[TargetSection]) -> list[str]:
     return [name for name in CLAIM_OPERATIONS if not lacking.get(name)]
 
 
-class ClaimPlan(BasePlan, frozen=True):
+class ClaimPlan(BaseSearchPlan, frozen=True):
     """A plan of the claim workload."""
+
+    holds_leases: ClassVar[bool] = True
 
     target: Annotated[TargetSection, ByKind("claim")] = Field(
         default_factory=default_target,
@@ -194,24 +196,30 @@ class ClaimPlan(BasePlan, frozen=True):
         """The unit of the plan's loads."""
         return _UNITS[self.load]
 
-    @property
-    def piles_up(self) -> bool:
-        """Whether what a load makes stays where the next one makes its own: leases do not."""
-        return False
-
-    @property
-    def loads(self) -> list[tuple[StageKind, float]]:
-        """The kind and the load of each listed stage."""
-        return [("ramp", self.load_of(stage)) for stage in self.stages]
-
-    def load_of(self, stage: Stage) -> float:
-        """Return a stage's load in the plan's unit."""
-        if self.load == "leases":
+    def load_of(self, stage: Stage, load: str = "") -> float:
+        """Return a stage's load, counted in `load` or in what the plan varies."""
+        load = load or self.load
+        if load == "leases":
             return stage.held(self.workload.renew_time)
-        if self.load == "arrivals":
+        if load == "arrivals":
             units = stage.held(self.workload.renew_time) * self.workload.units
             return round(units / stage.over, 6) if units else 0.0
-        return as_amount(getattr(stage, self.load) or 0)
+        return as_amount(getattr(stage, load) or 0)
+
+    def leases(self, stage: BaseStage) -> tuple[int, float]:
+        """Return how many leases a stage holds, and the seconds between two extensions of each."""
+        assert isinstance(stage, Stage)
+        renew_time = self.workload.renew_time
+        return stage.held(renew_time), stage.renewed_every(renew_time)
+
+    def goal(self, stage: BaseStage) -> tuple[int, str]:
+        """Return how many leases a stage holds, and that they are leases."""
+        return self.leases(stage)[0], "leases"
+
+    @property
+    def to_remove(self) -> int:
+        """The most leases that are held."""
+        return max(stage.held(self.workload.renew_time) for stage in self.planned)
 
     def stage_at(self, load: float) -> Stage:
         """Return the stage of this load: a search's, or one that otherwise is like the last listed one."""
@@ -233,9 +241,27 @@ class ClaimPlan(BasePlan, frozen=True):
             leases = min(leases, max(1, floor(load * every)))
         return like.model_copy(update={"leases": leases, find.load: load})
 
-    def load_at(self, load: float) -> float:
-        """Return the load that the stage of this load has in fact: a whole number of what it is made of."""
-        return self.load_of(self.stage_at(load))
+    def listed_part(self, index: int, of: int) -> Self:
+        """Return the part of a plan with stages for the unit with this index, of this many: its share of leases."""
+        return self.model_copy(
+            update={"stages": [self._stage_part(stage, index, of) for stage in self.stages]}
+        )
+
+    def _stage_part(self, stage: Stage, index: int, of: int) -> Stage:
+        held = stage.held(self.workload.renew_time)
+        own = share_of(held, index, of)
+        # A unit without leases renews none.
+        renewals = stage.renewals * own / held if stage.renewals is not None and own else None
+        claims = stage.claims / of if stage.claims is not None else None
+        return stage.model_copy(update={"leases": own, "renewals": renewals, "claims": claims})
+
+    def begins_after(self, stage: int, index: int) -> float:
+        """Return the seconds after a stage's begin at which a unit begins: claims are spread over all units."""
+        asked = self.stages[stage - 1]
+        held = asked.held(self.workload.renew_time)
+        if held:
+            return asked.over * min(index, held) / held
+        return index / asked.claims if asked.claims is not None else 0.0
 
     @property
     def patience(self) -> float:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, Self, cast, get_args
 
 from pydantic import Field, model_validator
 
-from tippingpoint.plan.base import MAX_STAGES, BasePlan, check_operations, check_things_faults
-from tippingpoint.plan.fields import Seconds, Section, StageKind, in_units
+from tippingpoint.errors import UserError
+from tippingpoint.plan.base import MAX_STAGES, BasePlan, BaseStage, check_operations, check_things_faults
+from tippingpoint.plan.fields import Seconds, Section, in_units
 from tippingpoint.plan.kinds import ByKind, TargetSection
 from tippingpoint.util.durations import format_duration
 
@@ -92,7 +93,7 @@ class CtsWorkload(Section, frozen=True):
         return self
 
 
-class CtsStage(Section, frozen=True):
+class CtsStage(BaseStage, frozen=True):
     """All tests once over, on a cluster of some size."""
 
     nodes: Annotated[int, Field(ge=1, le=64, strict=True, json_schema_extra=in_units("nodes"))] | None = (
@@ -122,18 +123,27 @@ class CtsPlan(BasePlan, frozen=True):
     )
 
     @property
-    def load_unit(self) -> Literal["nodes", "tests"]:
-        """The unit of the plan's loads: nodes where the stages say how many, else tests."""
+    def load(self) -> Literal["nodes", "tests"]:
+        """Which load the plan varies: nodes where the stages say how many, else tests."""
         return "tests" if self.stages[0].nodes is None else "nodes"
 
     @property
-    def loads(self) -> list[tuple[StageKind, float]]:
-        """The kind and the load of each stage."""
-        return [("ramp", self.load_of(stage)) for stage in self.stages]
+    def load_unit(self) -> Literal["nodes", "tests"]:
+        """The unit of the plan's loads."""
+        return self.load
 
-    def load_of(self, stage: CtsStage) -> float:
+    def load_of(self, stage: CtsStage, load: str = "") -> float:
         """Return a stage's load in the plan's unit."""
         return stage.nodes or len(self.workload.tests) * self.workload.times
+
+    @property
+    def most_workers(self) -> int:
+        """One: the tests follow each other."""
+        return 1
+
+    def part(self, index: int, of: int) -> Self:
+        """Raise UserError: the tests follow each other."""
+        raise UserError("workload.kind", "cts", f"one unit, as its tests follow each other ({of} units)")
 
     @property
     def patience(self) -> float:
@@ -150,6 +160,11 @@ class CtsPlan(BasePlan, frozen=True):
     @property
     def find(self) -> None:
         """No search: a cluster's tests have no load that could be searched."""
+        return None
+
+    @property
+    def after(self) -> None:
+        """Nothing: tests leave no load that could go down."""
         return None
 
     @property

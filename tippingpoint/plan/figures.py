@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from tippingpoint.plan.base import Threshold
-from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.read import Plan
 
 
 def figures_of(plan: Plan) -> list[tuple[str, Threshold]]:
     """Return them in order, each with its field: thresholds.1, find.also.0."""
-    also = plan.find.also if not isinstance(plan, CtsPlan) and plan.find is not None else []
+    also = plan.find.also if plan.find is not None else []
     return [
         (f"{place}.{number}", threshold)
         for place, thresholds in (("thresholds", plan.thresholds), ("find.also", also))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from tippingpoint.plan.base import MAX_STAGES, Fault, Threshold
+from tippingpoint.errors import UserError
+from tippingpoint.plan.base import MAX_STAGES, BasePlan, BaseStage, Fault, Threshold, share_of
 from tippingpoint.plan.fields import Amount, Seconds, Section, as_amount, in_units
 from tippingpoint.util.durations import format_duration
 
@@ -63,6 +65,48 @@ class Find(Section, frozen=True):
                 f"limit: {as_amount(self.limit)}: expected at least start ({as_amount(self.start)})"
             )
         return self
+
+
+class BaseSearchPlan(BasePlan, frozen=True):
+    """A plan that lists its loads as stages, or searches one."""
+
+    if TYPE_CHECKING:  # each such plan has a field, as it has for its stages
+        workload: Section
+        find: Find | None
+
+    @abstractmethod
+    def stage_at(self, load: float) -> BaseStage:
+        """Return the stage of this load: a search's, or one that otherwise is like the last listed one."""
+
+    def load_at(self, load: float) -> float:
+        """Return the load that the stage of this load has in fact: a whole number of what it is made of."""
+        return self.load_of(self.stage_at(load))
+
+    @abstractmethod
+    def listed_part(self, index: int, of: int) -> Self:
+        """Return the part of a plan with stages for the unit with this index, of this many."""
+
+    def part(self, index: int, of: int) -> Self:
+        """Return the part of the plan for the unit with this index, of this many.
+
+        A search is at the pace of one unit, with its share of the first and of the largest load.
+        """
+        find = self.find
+        if find is None:
+            return self.listed_part(index, of)
+        part = self
+        for load in (find.start, find.limit):
+            try:
+                part = self.only(self.stage_at(load)).listed_part(index, of)
+            except UserError as refused:
+                raise UserError(
+                    refused.field.replace("stages.0", "find"), refused.value, refused.accepted
+                ) from None
+        loads: dict[str, float] = {
+            name: max(1, share_of(round(value), index, of)) if find.whole else value / of
+            for name, value in (("start", find.start), ("limit", find.limit))
+        }
+        return self.model_copy(update={"find": find.model_copy(update=loads), "workload": part.workload})
 
 
 def check_find(

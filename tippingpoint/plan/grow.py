@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import ceil
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
+from tippingpoint.errors import UserError
 from tippingpoint.plan.after import After, check_after, check_last
-from tippingpoint.plan.base import MAX_STAGES, BasePlan, check_operations, check_things_faults
-from tippingpoint.plan.fields import Amount, Seconds, Section, StageKind, in_units
-from tippingpoint.plan.find import Find, check_find
+from tippingpoint.plan.base import MAX_STAGES, BaseStage, check_operations, check_things_faults, share_of
+from tippingpoint.plan.fields import Amount, Seconds, Section, in_units
+from tippingpoint.plan.find import BaseSearchPlan, Find, check_find
 from tippingpoint.plan.kinds import ByKind, TargetSection
 from tippingpoint.util.durations import format_duration
 
@@ -72,7 +73,7 @@ GROW_UNITS: tuple[GrowUnit, ...] = get_args(GrowUnit)
 """The units of loads of the grow workload. A plan counts in the first of these that it makes any of."""
 
 
-class GrowStage(Section, frozen=True):
+class GrowStage(BaseStage, frozen=True):
     """One step of a model's growth: the model's size in the stage. A smaller size than before removes the rest."""
 
     machines: Things = Field(
@@ -96,7 +97,7 @@ class GrowStage(Section, frozen=True):
         return self.applications * self.units
 
     @property
-    def amounts(self) -> dict[GrowUnit, int]:
+    def amounts(self) -> Mapping[str, int]:
         """The number of each kind in the model, in the order of GROW_UNITS."""
         return {
             "units": self.size,
@@ -104,6 +105,10 @@ class GrowStage(Section, frozen=True):
             "applications": self.applications,
             "machines": self.machines,
         }
+
+    def on_top(self, before: BaseStage) -> Self:
+        """Return a stage that makes the units that this one does, where those of the stage before stay."""
+        return self.model_copy(update={"units": self.units + -(-before.size // max(1, self.applications))})
 
     @model_validator(mode="after")
     def _possible(self) -> GrowStage:
@@ -154,7 +159,7 @@ class GrowFind(Find, frozen=True):
         return self
 
 
-class GrowPlan(BasePlan, frozen=True):
+class GrowPlan(BaseSearchPlan, frozen=True):
     """A plan of the grow workload: a model that grows and shrinks."""
 
     target: Annotated[TargetSection, ByKind("grow")] = Field(
@@ -196,27 +201,22 @@ class GrowPlan(BasePlan, frozen=True):
         return self.load == "batch"
 
     @property
-    def loads(self) -> list[tuple[StageKind, float]]:
-        """The kind and the load of each stage.
+    def observe_every(self) -> float:
+        """Seconds between two times that the model's status is asked for; 0 for never."""
+        return self.workload.observe_every
 
-        A stage destroys where the first of the amounts that changes becomes less. Its load is the one before it, as a
-        stage that removes everything would have a load of 0.
-        """
-        found: list[tuple[StageKind, float]] = []
-        before = GrowStage(machines=0)
-        for stage in self.stages:
-            destroys = self.removes(before, stage)
-            found.append(("destroy" if destroys else "ramp", self.load_of(before if destroys else stage)))
-            before = stage
-        return found
+    @property
+    def to_remove(self) -> int:
+        """The largest size of the model."""
+        return max(stage.amounts[self.counted] for stage in self.planned)
 
-    def removes(self, before: GrowStage, stage: GrowStage) -> bool:
-        """Whether the first of the amounts that changes becomes less from one stage to the next."""
-        return [*stage.amounts.values()] < [*before.amounts.values()]
+    def goal(self, stage: BaseStage) -> tuple[int, str]:
+        """Return the size of the model in a stage, and what it is counted in."""
+        return stage.amounts[self.counted], self.counted
 
-    def load_of(self, stage: GrowStage) -> float:
-        """Return a stage's load in the plan's unit."""
-        load = self.load
+    def load_of(self, stage: GrowStage, load: str = "") -> float:
+        """Return a stage's load, counted in `load` or in what the plan varies."""
+        load = load or self.load
         return (stage.batch or self.workload.batch) if load == "batch" else stage.amounts[load]
 
     def stage_at(self, load: float) -> GrowStage:
@@ -257,13 +257,28 @@ class GrowPlan(BasePlan, frozen=True):
             }
         )
 
-    def on_top(self, stage: GrowStage, before: GrowStage) -> GrowStage:
-        """Return a stage that makes the units that this one does, where those of the stage before stay."""
-        return stage.model_copy(update={"units": stage.units + -(-before.size // max(1, stage.applications))})
-
-    def load_at(self, load: float) -> float:
-        """Return the load that the stage of this load has in fact: a whole number of what it is made of."""
-        return self.load_of(self.stage_at(load))
+    def listed_part(self, index: int, of: int) -> Self:
+        """Return the part of a plan with stages for the unit with this index, of this many: a model of its own."""
+        sharing = min(of, self.workload.concurrency or of)
+        in_units = any(stage.size for stage in self.stages)
+        by_application = not in_units or all(
+            stage.applications >= sharing for stage in self.stages if stage.applications
+        )
+        most = max(
+            stage.units if in_units and not by_application else stage.amounts[self.counted]
+            for stage in self.stages
+        )
+        # A unit without any load has no share of the rest either, but keeps it when the load is taken away.
+        if most:
+            sharing = min(sharing, most)
+        for number, stage in enumerate(self.stages):
+            _check_fit(number, stage, sharing, by_application)
+        stages = [_stage_part(stage, index, sharing, by_application) for stage in self.stages]
+        changes: dict[str, float] = {"observe_every": 0.0} if index else {}
+        if self.workload.concurrency is not None:  # a batch is how large a call is
+            changes["concurrency"] = max(1, share_of(self.workload.concurrency, index, sharing))
+        workload = self.workload.model_copy(update=changes)
+        return self.model_copy(update={"workload": workload, "stages": stages})
 
     @property
     def patience(self) -> float:
@@ -312,3 +327,41 @@ class GrowPlan(BasePlan, frozen=True):
             )
         else:
             check_after(self.after, self.thresholds, observed, "nothing is made while the load goes down")
+
+
+def _stage_part(stage: GrowStage, index: int, of: int, by_application: bool) -> GrowStage:
+    applications, units = stage.applications, stage.units
+    if by_application or index >= of:
+        applications = share_of(applications, index, of)
+    else:
+        units = share_of(units, index, of)
+    return stage.model_copy(
+        update={
+            "machines": share_of(stage.machines, index, of),
+            "applications": applications,
+            "units": units,
+            "relations": share_of(stage.relations, index, of),
+        }
+    )
+
+
+def _check_fit(number: int, stage: GrowStage, of: int, by_application: bool) -> None:
+    """Refuse a stage of which a part would have units and no machine, or more relations than pairs."""
+    having = (of if by_application else min(of, stage.units)) if stage.size else 0
+    if stage.machines < having:
+        raise UserError(
+            f"stages.{number}.machines",
+            stage.machines,
+            f"at least {having}, one for each unit of the generator that has a share (each has a model of its own)",
+        )
+    # The parts with the most relations, and the first of those with the fewest applications.
+    for index in {0, stage.applications % of if by_application else 0}:
+        part = _stage_part(stage, index, of, by_application)
+        most = part.applications * (part.applications - 1) // 2
+        if part.relations > most:
+            raise UserError(
+                f"stages.{number}.relations",
+                stage.relations,
+                f"fewer, or fewer units of the generator: {of} have a model of their own each, with "
+                f"{part.applications} applications, which have at most {most} relations",
+            )

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import ceil
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
 from tippingpoint.plan.after import After, check_after, check_last
-from tippingpoint.plan.base import MAX_STAGES, BasePlan, check_operations, check_things_faults
-from tippingpoint.plan.fields import Amount, PerSecond, Seconds, Section, StageKind, as_amount, in_units
-from tippingpoint.plan.find import Find, check_find
+from tippingpoint.plan.base import MAX_STAGES, BaseStage, check_operations, check_things_faults, share_of
+from tippingpoint.plan.fields import Amount, PerSecond, Seconds, Section, as_amount, in_units
+from tippingpoint.plan.find import BaseSearchPlan, Find, check_find
 from tippingpoint.plan.kinds import ByKind, TargetSection
 from tippingpoint.util.durations import format_duration
 
@@ -131,11 +131,19 @@ def paces_of(paced: SpawnWorkload | SpawnStage) -> dict[PaceKind, float]:
     return {name: value for name in PACES if (value := getattr(paced, name)) is not None}
 
 
+def _own_pace(paced: SpawnWorkload | SpawnStage, index: int, of: int) -> dict[str, float]:
+    """What a unit has of the pace of a workload or a stage; one without a share keeps a pace that it does not use."""
+    return {
+        name: value / of if name == "rate" else max(1, share_of(round(value), index, of))
+        for name, value in paces_of(paced).items()
+    }
+
+
 def _shown(given: Mapping[PaceKind, float]) -> str:
     return ", ".join(f"{name} {value:g}" for name, value in given.items()) or "none"
 
 
-class SpawnStage(Section, frozen=True):
+class SpawnStage(BaseStage, frozen=True):
     """One step of a fill: how many things there are in all. A smaller number than before removes the rest."""
 
     groups: Count = Field(default=1, description="How many groups (projects) there are.")
@@ -156,9 +164,13 @@ class SpawnStage(Section, frozen=True):
     )
 
     @property
-    def size(self) -> int:
+    def amounts(self) -> Mapping[str, int]:
         """The number of things in all groups."""
-        return self.groups * self.instances
+        return {"instances": self.groups * self.instances}
+
+    def on_top(self, before: BaseStage) -> Self:
+        """Return a stage that makes what this one does, where the things of the stage before stay."""
+        return self.model_copy(update={"instances": self.instances + -(-before.size // self.groups)})
 
     @property
     def over(self) -> float:
@@ -216,7 +228,7 @@ class SpawnFind(Find, frozen=True):
         return self
 
 
-class SpawnPlan(BasePlan, frozen=True):
+class SpawnPlan(BaseSearchPlan, frozen=True):
     """A plan of the spawn workload, on a target that runs things."""
 
     target: Annotated[TargetSection, ByKind("spawn")] = Field(
@@ -269,33 +281,43 @@ class SpawnPlan(BasePlan, frozen=True):
         return self.load in PACES and not self.workload.cycle
 
     @property
-    def loads(self) -> list[tuple[StageKind, float]]:
-        """The kind and the load of each stage.
+    def cycles(self) -> bool:
+        """Whether each thing is removed as soon as it was made, so that nothing stays in the target."""
+        return self.workload.cycle
 
-        A stage with fewer things than before destroys. Its load is the one before it, as a stage that removes
-        everything would have a load of 0.
-        """
-        found: list[tuple[StageKind, float]] = []
-        before = SpawnStage(groups=0, instances=0)
-        for stage in self.stages:
-            destroys = self.removes(before, stage)
-            found.append(("destroy" if destroys else "ramp", self.load_of(before if destroys else stage)))
-            before = stage
-        return found
+    @property
+    def observe_every(self) -> float:
+        """Seconds between two times that the requests of ordinary users are sent; 0 for never."""
+        return self.workload.observe_every
 
-    def removes(self, before: SpawnStage, stage: SpawnStage) -> bool:
-        """Whether things are removed for a stage, as the one before had more."""
-        return stage.size < before.size and not self.workload.cycle
+    @property
+    def most_workers(self) -> int:
+        """The most workers that have anything to do: a group of things belongs to one."""
+        groups = max(stage.groups for stage in self.planned)
+        return min(groups, self.shared_by or groups)
 
-    def load_of(self, stage: SpawnStage) -> float:
-        """Return a stage's load in the plan's unit."""
-        match self.load:
+    @property
+    def to_remove(self) -> int:
+        """The most things that exist at once, with their groups."""
+        return max(stage.size + stage.groups for stage in self.planned)
+
+    def goal(self, stage: BaseStage) -> tuple[int, str]:
+        """Return how many things exist in a stage, or were made where none stays, and the target's word for them."""
+        return stage.size, "iterations" if self.cycles else self.target.things
+
+    def load_of(self, stage: SpawnStage, load: str = "") -> float:
+        """Return a stage's load, counted in `load` or in what the plan varies."""
+        match load or self.load:
             case "instances":
                 return stage.size
             case "members":
                 return stage.size if self.workload.cycle else stage.members or 0
             case pace:
-                return as_amount(paces_of(self.workload.at(stage))[pace])
+                return as_amount(getattr(self.workload.at(stage), pace))
+
+    def load_in(self, stage: int, load: str) -> float:
+        """Return the load of a part in a listed stage (from 1): it has none without things, whatever its pace."""
+        return super().load_in(stage, load) if self.stages[stage - 1].size or load == "members" else 0
 
     def stage_at(self, load: float) -> SpawnStage:
         """Return the stage of this load: a search's, or one that otherwise is like the last listed one.
@@ -327,13 +349,26 @@ class SpawnPlan(BasePlan, frozen=True):
         amount = load if self.load == "rate" else round(load)
         return last.model_copy(update={"instances": max(1, ceil(made / last.groups)), self.load: amount})
 
-    def on_top(self, stage: SpawnStage, before: SpawnStage) -> SpawnStage:
-        """Return a stage that makes what this one does, where the things of the stage before stay."""
-        return stage.model_copy(update={"instances": stage.instances + -(-before.size // stage.groups)})
+    def listed_part(self, index: int, of: int) -> Self:
+        """Return the part of a plan with stages for the unit with this index, of this many: groups of its own."""
+        sharing = min(of, self.shared_by or of)
+        by_group = all(stage.groups >= sharing for stage in self.stages if stage.size)
+        divided = "groups" if by_group or index >= sharing else "instances"
+        stages = [
+            stage.model_copy(
+                update={divided: share_of(getattr(stage, divided), index, sharing)}
+                | _own_pace(stage, index, sharing)
+            )
+            for stage in self.stages
+        ]
+        observes = {"observe_every": 0.0} if index else {}
+        workload = self.workload.model_copy(update=_own_pace(self.workload, index, sharing) | observes)
+        return self.model_copy(update={"workload": workload, "stages": stages})
 
-    def load_at(self, load: float) -> float:
-        """Return the load that the stage of this load has in fact: a whole number of what it is made of."""
-        return self.load_of(self.stage_at(load))
+    def begins_after(self, stage: int, index: int) -> float:
+        """Return the seconds after a stage's begin at which a unit begins, in an open loop at its turn."""
+        rate = self.workload.at(self.stages[stage - 1]).rate
+        return index / rate if rate is not None else 0.0
 
     @property
     def patience(self) -> float:

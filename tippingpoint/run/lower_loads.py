@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tippingpoint.plan.cts import CtsPlan
-from tippingpoint.plan.grow import GrowPlan, GrowStage
 from tippingpoint.plan.read import AnyStage
-from tippingpoint.plan.spawn import SpawnPlan, SpawnStage
 from tippingpoint.run.crew import Crew
 from tippingpoint.run.messages import Pause, Paused
 from tippingpoint.run.own_part import OwnPart
@@ -95,17 +92,11 @@ class LowerLoads:
         return self._left(began) if goes_down else ""
 
     def _asked(self, load: float) -> AnyStage:
-        plan, before = self._own.whole, self._room.filled
-        asked = self._own.probe(load)[0]
-        if isinstance(plan, CtsPlan) or not plan.piles_up:
+        asked, before = self._own.probe(load)[0], self._room.filled
+        if before is None or not self._own.whole.piles_up:
             return asked
-        if isinstance(asked, SpawnStage | GrowStage) and not asked.size and before is not None:
-            return before  # a unit without a share of this load keeps what it has
-        if isinstance(plan, SpawnPlan) and isinstance(asked, SpawnStage) and isinstance(before, SpawnStage):
-            return plan.on_top(asked, before)
-        if isinstance(plan, GrowPlan) and isinstance(asked, GrowStage) and isinstance(before, GrowStage):
-            return plan.on_top(asked, before)
-        return asked
+        # A unit without a share of this load keeps what it has.
+        return asked.on_top(before) if asked.size else before
 
     def _left(self, began: float) -> str:
         """Return what of the load before is still there; empty if nothing is."""

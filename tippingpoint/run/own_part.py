@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.read import AnyStage, Plan
-from tippingpoint.plan.share import begins_after, part_of, probe_part, size_of
+from tippingpoint.plan.share import part_of, probe_part, size_of
 
 
 class OwnPart:
@@ -39,4 +39,4 @@ class OwnPart:
 
     def begins_after(self, stage: int) -> float:
         """Return the seconds from a stage's begin until our part of it begins."""
-        return begins_after(self.whole, stage, *self.share)
+        return self.whole.begins_after(stage, self.share[0])

@@ -13,7 +13,7 @@ from tippingpoint.plan.claim import ClaimPlan, Stage
 from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.grow import GrowPlan
 from tippingpoint.plan.read import Plan, parse_plan, validate_plan
-from tippingpoint.plan.share import part_of, size_of, stage_part
+from tippingpoint.plan.share import part_of, size_of
 from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.util.text import show_amount
 
@@ -167,13 +167,13 @@ def test_a_lower_pace_makes_things_for_as_long_as_the_one_that_broke() -> None:
     assert not plan.workload.cycle
     lower = plan.stage_at(1.25)
     assert (lower.rate, lower.size) == (1.25, 5)
-    assert plan.on_top(lower, plan.stages[-1]).size == 25
+    assert lower.on_top(plan.stages[-1]).size == 25
     cycle = fill(*RATES, cycle=True).stage_at(1.25)
     assert (cycle.rate, cycle.size) == (1.25, 10)
     at_once = fill({"instances": 3, "concurrency": 1}, {"instances": 9, "concurrency": 3})
     assert (at_once.stage_at(2).concurrency, at_once.stage_at(2).size) == (2, 6)
     batch = model({"applications": 2, "units": 4}, {"applications": 2, "units": 8, "batch": 4})
-    assert (batch.stage_at(2).batch, batch.on_top(batch.stage_at(2), batch.stages[-1]).units) == (2, 12)
+    assert (batch.stage_at(2).batch, batch.stage_at(2).on_top(batch.stages[-1]).units) == (2, 12)
 
 
 @pytest.mark.parametrize(
@@ -303,13 +303,13 @@ def test_units_renew_their_leases_as_often_as_one_would(of: int, leases: int, ra
 @pytest.mark.parametrize("of", [1, 2, 3])
 def test_units_share_a_search_by_its_stages(of: int) -> None:
     things = fill(find={"load": "rate", "hold": "10s", "groups": 6})
-    shares = [stage_part(things, things.stage_at(3), index, of) for index in range(of)]
+    shares = [part_of(things.only(things.stage_at(3)), index, of) for index in range(of)]
     assert sum(part.stages[0].size for part in shares) == 30
     assert sum(part.stages[0].rate or 0 for part in shares) == pytest.approx(3)
     leases = searching({})
-    assert sum(stage_part(leases, leases.stage_at(50), n, of).stages[0].held(30) for n in range(of)) == 50
+    assert sum(part_of(leases.only(leases.stage_at(50)), n, of).stages[0].held(30) for n in range(of)) == 50
     whole = model(find={"machines": 4, "applications": 3})
-    assert sum(stage_part(whole, whole.stage_at(30), n, of).stages[0].size for n in range(of)) == 30
+    assert sum(part_of(whole.only(whole.stage_at(30)), n, of).stages[0].size for n in range(of)) == 30
 
 
 def test_a_closed_loop_is_shared_by_no_more_than_its_smallest_stage_allows() -> None:

@@ -12,7 +12,7 @@ from tippingpoint.errors import UserError
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.grow import GrowPlan, GrowStage
 from tippingpoint.plan.read import Plan, load_plan, validate_plan
-from tippingpoint.plan.share import begins_after, part_of, probe_part, size_of
+from tippingpoint.plan.share import part_of, probe_part, size_of
 from tippingpoint.plan.shipped import shipped_plans
 from tippingpoint.plan.spawn import SpawnPlan
 
@@ -126,7 +126,7 @@ def test_a_rate_is_divided_and_its_turns_do_not_fall_together() -> None:
     plan = fill([(4, 10)], rate=8)
     shares = parts(plan, 4)
     assert [share.workload.rate for share in shares if isinstance(share, SpawnPlan)] == [2.0] * 4
-    assert [begins_after(plan, 1, index, 4) for index in range(4)] == [0, 0.125, 0.25, 0.375]
+    assert [plan.begins_after(1, index) for index in range(4)] == [0, 0.125, 0.25, 0.375]
 
 
 @given(st.integers(1, 300), st.integers(1, 40))
@@ -135,7 +135,7 @@ def test_claims_of_all_units_are_spread_as_those_of_one(leases: int, of: int) ->
     moments: list[float] = []
     for index in range(of):
         own = part_of(plan, index, of).loads[0][1]
-        begin = begins_after(plan, 1, index, of)
+        begin = plan.begins_after(1, index)
         moments += [begin + number * 6.0 * of / leases for number in range(own)]
     assert sorted(moments) == pytest.approx([number * 6.0 / leases for number in range(leases)])
 
