@@ -100,7 +100,7 @@ class AskedFigures:
         plan = self._plan
         if in_ramp(plan):
             return
-        find = None if isinstance(plan, CtsPlan) else plan.find
+        find = plan.find
         holds = {f"stages.{number}.hold": stage.hold for number, stage in enumerate(plan.stages)}
         for field, hold in ({"find.hold": find.hold} if find is not None else holds).items():
             for one in self._figures.wanted:

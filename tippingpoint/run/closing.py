@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tippingpoint.errors import Refused, TargetError, UserError
-from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.read import Plan
 from tippingpoint.run.crew import Crew
 from tippingpoint.run.fault_timeline import FaultTimeline
@@ -118,7 +117,7 @@ class Closing:
 
         A real Juju 4.0.15 then keeps its units' connections and goes on granting them leases.
         """
-        if not isinstance(self._plan, ClaimPlan):
+        if not self._plan.holds_leases:
             return "cut", self._made.gone
         reason = f"{self._made.gone}; leases after that were of units that no longer existed"
         # It is unknown which probes came before that, so a search has found nothing.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 
-from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.read import SearchPlan
 from tippingpoint.plan.share import threshold_part
 from tippingpoint.run.crew import Crew
@@ -106,7 +105,7 @@ class LowerTurns:
         settling = Settling(
             [threshold_part(threshold, of_load) for threshold in plan.thresholds], window_of(plan)
         )
-        if isinstance(plan, ClaimPlan):
+        if plan.holds_leases:
             settling.begin(self._record.now())
         return settling
 
@@ -120,7 +119,7 @@ class LowerTurns:
             return
         if settling is not None:
             # Where things are removed, nothing counts before all units hold the lower load.
-            if not isinstance(self._plan, ClaimPlan):
+            if not self._plan.holds_leases:
                 settling.begin(self._record.now())
             await self._crew.wait_for(settling.settled, self._stages.hold_left)
             if not settling.settled.is_set():

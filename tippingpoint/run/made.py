@@ -9,9 +9,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.plan.claim import ClaimPlan
-from tippingpoint.plan.grow import GrowPlan
-from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.run.cleaning import clean_entries
 from tippingpoint.run.interruption import Interruption
 from tippingpoint.run.own_part import OwnPart
@@ -95,7 +92,7 @@ class Made:
         `silently` reports only what is left: the refusal of the run has a line of its own.
         """
         hurry = self._interruption.hurried
-        within = self._clean_within()
+        within = self._target.clean_within(self._own.plan.to_remove)
         cleaning = asyncio.ensure_future(
             clean_entries(self.entries, self._record.run_id, self._watcher.removing)
         )
@@ -122,15 +119,3 @@ class Made:
             self.gone = f"{gone} was gone before the run ended"
             self._record.event("model-gone", problem=self.gone)
         return True
-
-    def _clean_within(self) -> float:
-        """Return how many seconds the removal may take."""
-        plan = self._own.plan
-        things = 0
-        if isinstance(plan, SpawnPlan):
-            things = max(stage.size + stage.groups for stage in plan.planned)
-        elif isinstance(plan, GrowPlan):
-            things = max(stage.amounts[plan.counted] for stage in plan.planned)
-        elif isinstance(plan, ClaimPlan):
-            things = max(stage.held(plan.workload.renew_time) for stage in plan.planned)
-        return self._target.clean_within(things)

@@ -6,9 +6,7 @@ import asyncio
 
 from tippingpoint.analysis.search.stage_margins import ramped
 from tippingpoint.analysis.thresholds import limits_of
-from tippingpoint.plan.claim import ClaimPlan, Stage
 from tippingpoint.plan.read import AnyStage, SearchPlan
-from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.run.crew import Crew
 from tippingpoint.run.messages import Pause, Paused
 from tippingpoint.run.room import Room
@@ -20,7 +18,7 @@ _CALM = 1.0
 
 def each_from_nothing(plan: SearchPlan) -> bool:
     """Whether each load has to come up from nothing: a threshold is about what brings it up, or the ramp is it."""
-    if isinstance(plan, SpawnPlan) and plan.workload.cycle:
+    if plan.cycles:
         return False  # nothing stays
     in_ramp = ramped(plan)
     return in_ramp is None or any(threshold.operation in in_ramp for threshold in plan.thresholds)
@@ -28,10 +26,8 @@ def each_from_nothing(plan: SearchPlan) -> bool:
 
 def round_of(plan: SearchPlan, asked: AnyStage) -> float:
     """Return the seconds in which every lease is renewed once; 0 where nothing is renewed."""
-    if not isinstance(plan, ClaimPlan) or not isinstance(asked, Stage):
-        return 0.0
-    renew_time = plan.workload.renew_time
-    return asked.renewed_every(renew_time) if asked.held(renew_time) else 0.0
+    held, every = plan.leases(asked) or (0, 0.0)
+    return every if held else 0.0
 
 
 class ProbeLoads:

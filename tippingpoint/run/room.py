@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.plan.grow import GrowPlan, GrowStage
-from tippingpoint.plan.read import AnyStage, Plan
-from tippingpoint.plan.spawn import SpawnPlan, SpawnStage
+from tippingpoint.plan.read import AnyStage
+from tippingpoint.plan.spawn import SpawnStage
 from tippingpoint.run.fault_timeline import FaultTimeline
 from tippingpoint.run.interruption import Interruption
 from tippingpoint.run.made import Made
@@ -55,25 +54,21 @@ class Room:
 
     def has_more_than(self, asked: AnyStage) -> bool:
         """Return whether things have to be removed for this stage, as the one before had more."""
-        plan, filled = self._own.plan, self._filled
-        if isinstance(asked, SpawnStage) and isinstance(filled, SpawnStage) and isinstance(plan, SpawnPlan):
-            return plan.removes(filled, asked)
-        if isinstance(asked, GrowStage) and isinstance(filled, GrowStage) and isinstance(plan, GrowPlan):
-            return plan.removes(filled, asked)
-        return False
+        return self._filled is not None and self._own.plan.removes(self._filled, asked)
 
     async def make(self, asked: AnyStage, place: str) -> None:
         """Start the lab's members that a stage asks for; raises UserError if the stage does not fit.
 
         `place` is the plan's field that has the stage.
         """
-        plan = self._own.plan
-        if not isinstance(plan, SpawnPlan) or not isinstance(asked, SpawnStage):
+        if not isinstance(
+            asked, SpawnStage
+        ):  # only such a stage asks for members, or is known to a target's room
             return
         unless_asked = self._interruption.unless_asked
         await unless_asked(self._faults.start_members(asked.members or 0))
         if not self._force:
-            await unless_asked(self._check(plan, asked, place))
+            await unless_asked(self._check(asked, place))
 
     async def look(self, asked: AnyStage, stage: int, place: str) -> str:
         """Make room for the stage with this number; returns why it cannot begin, or an empty text."""
@@ -85,10 +80,10 @@ class Room:
             self._record.event("room-unknown", stage=stage, problem=str(problem))
         return ""
 
-    async def _check(self, plan: Plan, asked: SpawnStage, place: str) -> None:
+    async def _check(self, asked: SpawnStage, place: str) -> None:
         try:
-            there = self._filled.size if isinstance(self._filled, SpawnStage) else 0
-            await self._target.check_room(self._made.entries[0], plan, asked, there)
+            there = self._filled.size if self._filled is not None else 0
+            await self._target.check_room(self._made.entries[0], self._own.plan, asked, there)
         except UserError as refused:
             if refused.field.startswith("target."):
                 raise

@@ -357,7 +357,7 @@ class Runner:
     def _watch_figures(self) -> asyncio.Task[None] | None:
         """Begin to watch figures with `abort`; a search does that for each of its loads."""
         plan = self._plan
-        if self._figures is None or (not isinstance(plan, CtsPlan) and plan.find is not None):
+        if self._figures is None or plan.find is not None:
             return None
         began = self._record.now()
 

@@ -10,7 +10,6 @@ from math import inf
 from tippingpoint.analysis.held_loads import MOST
 from tippingpoint.analysis.thresholds import stage_checks
 from tippingpoint.plan.base import Threshold
-from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.read import SearchPlan
 from tippingpoint.run.messages import Tick
 from tippingpoint.rundir.histogram import Counts, Histogram, add_each
@@ -29,10 +28,7 @@ def hold_of(plan: SearchPlan) -> float:
 
 def window_of(plan: SearchPlan) -> float:
     """Return for how many seconds thresholds have to hold."""
-    window = WINDOW
-    if not isinstance(plan, ClaimPlan):
-        window = max(window, LOOKS * plan.workload.observe_every)
-    return min(window, hold_of(plan) / 2)
+    return min(max(WINDOW, LOOKS * plan.observe_every), hold_of(plan) / 2)
 
 
 class Settling:

@@ -12,7 +12,6 @@ from math import ceil, inf
 from tippingpoint.analysis.findings import examine_stage
 from tippingpoint.analysis.recovery.comeback import says_nothing
 from tippingpoint.errors import UserError
-from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.fields import as_amount
 from tippingpoint.plan.read import SearchPlan
 from tippingpoint.plan.share import probe_part
@@ -176,7 +175,7 @@ def _held_since(plan: SearchPlan, turn: Turn, digests: list[Digest], *, whole_ho
     if not parts:
         return turn.hold if whole_hold else inf
     settling = Settling(plan.thresholds, ceil(window_of(plan) / width) * width)
-    settling.begin(turn.begin - width if isinstance(plan, ClaimPlan) else turn.hold)
+    settling.begin(turn.begin - width if plan.holds_leases else turn.hold)
     for number in range(min(parts), max(parts) + 1):
         settling.add(turn.hold + (number + 1) * width, width, parts.get(number, {}))
     return settling.good_since

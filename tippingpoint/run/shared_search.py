@@ -16,12 +16,10 @@ from tippingpoint.analysis.judged_probe import JudgedProbe, judge_probe
 from tippingpoint.analysis.search.rebuilt import aim_of, steering
 from tippingpoint.analysis.search.searcher import Searcher
 from tippingpoint.errors import UserError
-from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.find import Find
 from tippingpoint.plan.read import SearchPlan
 from tippingpoint.plan.share import probe_part
-from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.run.gathered_turn import Reported, hold_seconds
 from tippingpoint.run.probe_loads import each_from_nothing
 from tippingpoint.run.shared_recovery import begin_after_search, next_lower
@@ -52,7 +50,7 @@ def next_load(
         return _after(run, plan, plan.find, searcher, 0, None, fresh=True)
     turn = told.turn
     if told.lost:
-        if _stays(plan):
+        if not (plan.holds_leases or plan.cycles):  # leases expire, and an iteration's things are removed
             why = f"{told.lost} is missing, and what it made is still part of each load"
             return NextLoad(after=turn.number, stop=why)
         return _after(run, plan, plan.find, searcher, turn.number, None, fresh=True)
@@ -113,11 +111,6 @@ def _after(
         fresh=fresh or ask.fresh or each_from_nothing(plan),
         hold=min(ask.hold, asked.hold),
     )
-
-
-def _stays(plan: SearchPlan) -> bool:
-    """Whether what a lost unit made stays on the target; leases expire, and an iteration's things are removed."""
-    return not isinstance(plan, ClaimPlan) and not (isinstance(plan, SpawnPlan) and plan.workload.cycle)
 
 
 def _judged(plan: SearchPlan, find: Find, told: Reported) -> JudgedProbe:

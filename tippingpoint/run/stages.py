@@ -5,12 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tippingpoint.plan.claim import ClaimPlan, Stage
 from tippingpoint.plan.fields import StageKind
-from tippingpoint.plan.grow import GrowPlan, GrowStage
-from tippingpoint.plan.kinds import facts_of
 from tippingpoint.plan.read import AnyStage
-from tippingpoint.plan.spawn import SpawnPlan, SpawnStage
 from tippingpoint.run.crew import Crew, Headway
 from tippingpoint.run.fault_timeline import FaultTimeline
 from tippingpoint.run.messages import Begun, Hold
@@ -67,11 +63,12 @@ class Stages:
         """Where the run is; None before its first stage."""
         if self._on is None:
             return None
-        goal, things = self._goal(self._on.asked)
+        plan = self._own.whole
+        goal, things = plan.goal(self._on.asked) or (round(self._on.size), plan.load_unit)
         return StageProgress(
             elapsed=self._record.now(),
             stage=self._on.number,
-            stages=len(self._own.whole.stages) or None,
+            stages=len(plan.stages) or None,
             size=self._on.size,
             goal=goal,
             things=things,
@@ -79,16 +76,6 @@ class Stages:
             remaining=None if self._hold_ends is None else self.hold_left,
             listed=self._on.listed,
         )
-
-    def _goal(self, asked: AnyStage) -> tuple[int, str]:
-        plan = self._own.whole
-        if isinstance(asked, Stage) and isinstance(plan, ClaimPlan):
-            return asked.held(plan.workload.renew_time), "leases"
-        if isinstance(asked, GrowStage) and isinstance(plan, GrowPlan):
-            return asked.amounts[plan.counted], plan.counted
-        if isinstance(asked, SpawnStage) and isinstance(plan, SpawnPlan):
-            return asked.size, "iterations" if plan.workload.cycle else facts_of(plan.target.kind).things
-        return round(self._on.size) if self._on is not None else 0, plan.load_unit
 
     async def play(
         self,
@@ -154,7 +141,7 @@ class Stages:
         begun = self._record.now()
         deadline = timing.monotonic() + over + patience
         latest = timing.monotonic() + over + _AT_MOST * patience
-        headway = Headway(removing=removing, making=not isinstance(plan, ClaimPlan))
+        headway = Headway(removing=removing, making=not plan.holds_leases)
         steadiness = Steadiness(calm)
         while timing.monotonic() < deadline and not (until is not None and until.is_set()):
             # Ticks from before the stage say nothing about it: a storm begins with less load, a removal with more.
@@ -175,7 +162,7 @@ class Stages:
         self._hold_began = timing.monotonic()
         self._hold_ends = self._hold_began + hold
         self._crew.tell(Hold())
-        if self._leases:
+        if self._own.whole.holds_leases:  # the load is there in a hold, and not while it is brought up
             self._profile(hold)
 
     def end_hold(self, seconds: float) -> None:
@@ -203,13 +190,8 @@ class Stages:
         )
         self._on = order
         await self._crew.ask(Begun, lambda share: order.model_copy(update={"share": share}))
-        if not self._leases:
+        if not self._own.whole.holds_leases:
             self._profile(over + asked.hold)
-
-    @property
-    def _leases(self) -> bool:
-        """Whether the load is there in a hold, and not while it is brought up."""
-        return isinstance(self._own.whole, ClaimPlan)
 
     def _profile(self, lasts: float) -> None:
         if self.profiler is not None and self._on is not None and self._on.kind in _STEPS:

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from math import ceil, inf
 
 from tippingpoint.plan.claim import ClaimPlan
-from tippingpoint.plan.cts import CtsPlan
-from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.run.own_part import OwnPart
 from tippingpoint.targets.target import Connections
 
@@ -20,16 +18,11 @@ _CONNECTIONS = 2000
 def worker_count(part: OwnPart, connections: Connections, cores: int) -> int:
     """Return the plan's number of workers, or as many as its load needs, at most one for each core.
 
-    A group of things belongs to one worker, so more workers than groups would idle. `connections` are of the whole
-    plan: a unit's share of the leases may grow while it runs.
+    `connections` are of the whole plan: a unit's share of the leases may grow while it runs.
     """
-    plan = part.plan
-    if isinstance(plan, SpawnPlan):
-        groups = max(stage.groups for stage in plan.planned)
-        return max(1, min(plan.workers or cores, groups, plan.shared_by or groups))
-    if isinstance(plan, CtsPlan):
-        return 1  # its tests follow each other
-    plan = part.whole
+    plan, most = part.whole, part.plan.most_workers
+    if most is not None:
+        return max(1, min(plan.workers or cores, most))
     if plan.workers is not None or not isinstance(plan, ClaimPlan):
         return plan.workers or cores
     if plan.find is not None or plan.faults:

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from tippingpoint.plan.base import MAX_STAGES
-from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.fields import as_amount
 from tippingpoint.plan.read import Plan
 
@@ -85,6 +84,6 @@ def _amount(load: float | None) -> float | None:
 
 def room_for_recovery(plan: Plan) -> int:
     """Return how many characters the lower loads of a run take at most; 0 for a plan that asks for none."""
-    if isinstance(plan, CtsPlan) or plan.after is None:
+    if plan.after is None:
         return 0
     return _MOST_LOADS * _PER_LOAD + _PER_STAGE * len(plan.stages)

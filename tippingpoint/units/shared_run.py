@@ -23,7 +23,6 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, Field, ValidationError
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.plan.figures import figures_of
 from tippingpoint.plan.read import Plan, validate_plan
@@ -381,7 +380,7 @@ def ask_storm(run: SharedRun, now: float) -> SharedRun:
     Raises UserError if there is nothing to claim again, or not enough time to tell all units.
     """
     plan = run.validated()
-    if not isinstance(plan, ClaimPlan) or run.searches:
+    if not plan.holds_leases or run.searches:
         raise UserError("storm", run.id, "a run of the claim workload that lists its stages")
     held = next((turn for turn in reversed(run.turns) if turn.hold is not None), None)
     bringing_up = any(turn.hold is None and turn.begin <= now for turn in run.turns)
