@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tippingpoint.plan.claim import ClaimPlan, Stage
 from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.read import AnyStage, Plan
 from tippingpoint.plan.share import part_of
@@ -42,7 +41,4 @@ def _share_in(run: RunData, stage: StageResult) -> tuple[int, int] | None:
 def leases_of(run: RunData, plan: Plan | None, stage: StageResult) -> tuple[float, float] | None:
     """Return how many leases a stage of the claim workload holds, and the seconds between two extensions of each."""
     asked = asked_of(run, plan, stage)
-    if not isinstance(plan, ClaimPlan) or not isinstance(asked, Stage):
-        return None
-    renew_time = plan.workload.renew_time
-    return asked.held(renew_time), asked.renewed_every(renew_time)
+    return plan.leases(asked) if plan is not None and asked is not None else None

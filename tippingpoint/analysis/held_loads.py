@@ -18,9 +18,8 @@ from tippingpoint.analysis.generator_health import (
 )
 from tippingpoint.analysis.latency import freed_costs
 from tippingpoint.plan.claim import ClaimPlan, Stage
-from tippingpoint.plan.grow import GrowPlan, GrowStage
 from tippingpoint.plan.read import Plan
-from tippingpoint.plan.spawn import PACES, SpawnPlan, SpawnStage
+from tippingpoint.plan.spawn import SpawnPlan, SpawnStage
 from tippingpoint.rundir.damage import Damage
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import count_of
@@ -114,13 +113,8 @@ def gave_way(
 def _wanted(run: RunData, plan: Plan | None, stage: StageResult) -> tuple[float, str]:
     """Return how much is there in a stage that holds, whatever its load is counted in, and what it is."""
     asked = asked_of(run, plan, stage)
-    if isinstance(plan, ClaimPlan) and isinstance(asked, Stage):
-        return asked.held(plan.workload.renew_time), "leases"
-    if isinstance(plan, GrowPlan) and isinstance(asked, GrowStage):
-        return asked.amounts[plan.counted], plan.counted
-    if isinstance(plan, SpawnPlan) and isinstance(asked, SpawnStage):
-        return asked.size, run.things
-    return stage.size, run.manifest.load_unit
+    goal = plan.goal(asked) if plan is not None and asked is not None else None
+    return goal or (stage.size, run.manifest.load_unit)
 
 
 def load_missing(run: RunData, stage: StageResult) -> str:
@@ -159,10 +153,7 @@ def not_made(run: RunData, plan: Plan | None, stage: StageResult) -> str:
         return f"{show_amount(count, run.things)} of stage {stage.number} {were} given up ({why})"
     wanted, _ = _wanted(run, plan, stage)
     if (
-        (
-            run.counts_things
-            or (isinstance(plan, SpawnPlan) and plan.load in PACES and not plan.workload.cycle)
-        )
+        (run.counts_things or (run.instances and plan is not None and plan.piles_up))
         and stage.kind in ("ramp", "find")
         and stage.hold_begin is not None
         and (there := stage.gauges.get("held", wanted)) < wanted
