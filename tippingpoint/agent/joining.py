@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from tippingpoint.rundir.journal import read_events
+from tippingpoint.rundir.journal import CLOSED, is_number, read_events
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.takeovers import KIND
-from tippingpoint.rundir.worker_journal import worker_names
+from tippingpoint.rundir.worker_journal import bin_seconds_of, read_worker_log, worker_names
 from tippingpoint.units.digest import make_digest
 
 
@@ -54,10 +54,13 @@ def join(directories: Sequence[Path], into: Path) -> None:
                 into / "events.jsonl",
                 [_taken_up(directories[number - 1], first, shift, before, cuts[number - 1])],
             )
+        logs = [*sorted(directory.glob("worker-*.jsonl")), directory / "events.jsonl"]
+        written = {path.name: _written(into, path.name) for path in logs}
         for path in sorted(directory.glob("*.hlog")):
             _append(into / path.name, _intervals(path, shift, cut.end))
-        for path in [*sorted(directory.glob("worker-*.jsonl")), directory / "events.jsonl"]:
-            _append(into / path.name, _events(path, shift, cut))
+        for path in logs:
+            last = directory == directories[-1]
+            _append(into / path.name, _events(path, shift, cut, written[path.name], last=last))
         before = shift + max((tick[0] for tick in _last_ticks(directory)), default=0.0)
     joined = {"started": origin, "first_stage": manifests[0].first_stage}
     manifests[-1].model_copy(update=joined).save(into)
@@ -69,6 +72,34 @@ class _Cut(NamedTuple):
     end: float
     again: float
     """The first stage that is repeated there; those before it are complete."""
+
+
+class _Written(NamedTuple):
+    """What a journal has of earlier directories, as its notes count it. What is damaged there stays so."""
+
+    lines: int = 0
+    samples: int = 0
+
+    def renumber(self, event: dict[str, Any]) -> dict[str, Any]:
+        """Return an event of the next directory with notes that count these too."""
+        if event["event"] not in ("tick", CLOSED):
+            return event
+        notes = {"line": self.lines, "samples": self.samples}
+        return {**event, **{name: event[name] + n for name, n in notes.items() if is_number(event.get(name))}}
+
+
+def _written(into: Path, name: str) -> _Written:
+    said = read_events(into / name)
+    lines = said.lines + sum(gap[2] for gap in said.gaps)
+    worker = name.removeprefix("worker-").removesuffix(".jsonl")
+    if worker not in worker_names(into):
+        return _Written(lines)
+    notes = [event for event in said.events if event["event"] == "tick" and is_number(event.get("samples"))]
+    since, samples = (notes[-1]["t"], notes[-1]["samples"]) if notes else (0.0, 0)
+    log, batch = read_worker_log(into, worker, bin_seconds_of(into, [worker]))
+    each = batch.totals(len(log.tags)).tolist()
+    later = sum(n for n, begin in zip(each, log.begins, strict=True) if begin >= since - 0.0005)
+    return _Written(lines, samples + later)
 
 
 def _taken_up(cut: Path, stage: int, t: float, before: float, where: _Cut) -> bytes:
@@ -111,13 +142,14 @@ def _intervals(path: Path, shift: float, end: float) -> Iterable[bytes]:
             yield b",".join([tag, f"{begin + shift:.3f}".encode(), *rest[1:]])
 
 
-def _events(path: Path, shift: float, cut: _Cut) -> Iterable[bytes]:
-    for event in read_events(path).events:
+def _events(path: Path, shift: float, cut: _Cut, written: _Written, *, last: bool) -> Iterable[bytes]:
+    said = read_events(path)
+    for event in [*said.events, *([said.closed] if last and said.closed is not None else [])]:
         moved: dict[str, Any] = {**event, "t": round(event["t"] + shift, 6)}
         # A stage ends at the same moment at which the next one begins.
         ends = event["event"] == "stage" and event["stage"] < cut.again
         if event["t"] < cut.end or ends:
-            yield orjson.dumps(moved)
+            yield orjson.dumps(written.renumber(moved))
 
 
 def _append(path: Path, lines: Iterable[bytes]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def written(
             journal.events.write(t, "stage", stage=stage, size=5, kind="ramp", phase=phase)
         for second in range(10):
             journal.interval(begin + second, begin + second + 1, {"create.ok": Recorded([1000 * stage])})
-            journal.events.write(begin + second + 1, "tick", **GAUGES)
+            journal.tick(begin + second + 1, **GAUGES)
         if last_ends or stage != stages[-1]:
             journal.events.write(begin + 10, "stage", stage=stage, size=5, kind="ramp", phase="end")
     journal.close(path)
@@ -70,6 +71,23 @@ def test_a_stage_that_is_played_again_counts_as_the_last_time(tmp_path: Path) ->
         (101.0, "of r-1f3a.0.2"),
     ]
     assert not [note for note in run.notes if "damaged" in note]
+    assert run.damage == []
+
+
+def test_what_is_missing_from_a_part_is_told_once(tmp_path: Path) -> None:
+    """Given a part from whose journal the seconds 3 and 4 are missing, then the whole lacks them, and no more."""
+    one = written(tmp_path, "r-1f3a.0", STARTED, [1, 2], "cut", last_ends=False)
+    other = written(tmp_path, "r-1f3a.0.2", STARTED + 100, [2, 3], "complete", last_ends=True)
+    log = one / "worker-0.hlog"
+    kept = [
+        line for line in log.read_text().splitlines(keepends=True) if not re.match(r"Tag=[^,]+,[34]\.", line)
+    ]
+    log.write_text("".join(kept))
+    (tmp_path / "whole").mkdir()
+    join([one, other], tmp_path / "whole")
+    assert [found.what for found in load_run(tmp_path / "whole").damage] == [
+        "2 samples are missing between 3.0 s and 5.0 s"
+    ]
 
 
 def test_that_it_was_cut_is_told_and_withholds_what_was_not_whole(tmp_path: Path) -> None:
