@@ -696,11 +696,3 @@ class TestLastWord:
             out = unit.run(unit.on.relation_broken(units_of(state)), state)
             assert [request["do"] for request in agent.asked] == ["leave"]
         assert out.unit_status == testing.MaintenanceStatus("cleaning up the target")
-
-    def test_an_agent_of_an_older_version_ends_its_part(self, root: Path) -> None:
-        unit, state, _ = self.leaves(root)
-        with ScriptedAgent(unit).at_its_socket() as agent:
-            agent.refuse("leave", "request: 'leave': expected one of ...")
-            event = unit.on.relation_departed(units_of(state), remote_unit=1, departing_unit=3)
-            unit.run(event, state)
-            assert agent.orders["run"] is None

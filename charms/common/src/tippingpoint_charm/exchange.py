@@ -111,11 +111,7 @@ class Exchange(ops.Object):
         try:
             within = LAST_WORD_WITHIN + SUMMED_UP_WITHIN
             answer = self._agent.ask("leave", within=within, seconds=LAST_WORD_WITHIN)
-        except AgentAway:
-            return
-        except Refused:  # an older agent
-            with suppress(AgentAway, Refused):
-                self._agent.ask("orders", run=None, unit=self._charm.unit.name, target={}, reference="")
+        except (AgentAway, Refused):
             return
         self.word, self.result = _as_word(answer.get("word")), _as_result(answer.get("result"))
         run = self._peers.run
@@ -260,7 +256,7 @@ class Exchange(ops.Object):
         """
         try:
             known = self._agent.ask("access", target=access.target, files=access.files, awaits=access.awaits)
-        except (AgentAway, Refused):  # an older agent, or it just stopped
+        except (AgentAway, Refused):  # it just stopped
             return Login()
         return Login(
             problem=" ".join(str(known.get("problem") or "").split()),
