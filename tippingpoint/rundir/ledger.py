@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic_core import from_json
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.kinds import DEFAULT, TargetSection
+from tippingpoint.plan.kinds import TargetSection
 from tippingpoint.plan.packages import module_of
 from tippingpoint.rundir.files import read_file
 from tippingpoint.rundir.held import by_name
@@ -115,8 +115,7 @@ def _read(line: bytes) -> Entry:
     document: Any = from_json(line)
     if not isinstance(document, dict):
         raise ValueError("no mapping")
-    # Ledgers from the time of a single kind of target name no kind.
-    kind = cast("dict[str, Any]", document).get("kind", DEFAULT)
+    kind = cast("dict[str, Any]", document).get("kind")
     return _entry_of(str(kind)).model_validate_json(line)
 
 

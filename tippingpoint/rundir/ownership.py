@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from pathlib import Path
 from typing import Self
 
@@ -27,9 +26,7 @@ class LastingEntry(Entry, frozen=True):
 
     def own(self, directory: Path, manifest: Manifest) -> Self:
         """Return the entry; raises UserError unless its run is this one, or one that this one resumed."""
-        # Before manifests named the resumed run, an agent resumed part RUN.0 as RUN.0.2.
-        ours = self.run in (manifest.id, manifest.things_of)
-        if not ours and not re.fullmatch(re.escape(self.run) + "[.][0-9]{1,9}", manifest.id):
+        if self.run not in (manifest.id, manifest.things_of):
             raise UserError(
                 "ledger",
                 self.run,

@@ -84,8 +84,7 @@ def others(etcd: EtcdLab) -> Iterator[tuple[list[int], list[str]]]:
 def test_a_block_of_another_application_is_not_the_run_s(
     etcd: EtcdLab, others: tuple[list[int], list[str]], tmp_path: Path
 ) -> None:
-    """Given a ledger of a run whose lease ids are edited to be another application's, of the size that runs have and
-    of the size that runs of old had, then its leases live."""
+    """Given a ledger of a run whose lease ids are edited to be another application's, then its leases live."""
     whole = put_run(tmp_path / "whole", entry_of(etcd, RUN, first_lease_id=_THEIRS))
     code, out, err = clean(whole)
     assert (code, out) == (2, "")
@@ -93,22 +92,7 @@ def test_a_block_of_another_application_is_not_the_run_s(
         f"tippingpoint: ledger: {RUN_LEASE_IDS} lease ids from {_THEIRS}: expected this run's, from "
         f"{first_lease_id(RUN)}\n"
     )
-    old = put_run(tmp_path / "old", entry_of(etcd, RUN, first_lease_id=_THEIRS, lease_ids=2**31))
-    assert clean(old) == (0, "removed 0\n", "")
     assert there(etcd) == others
-
-
-def test_what_a_run_of_old_made_goes_by_its_keys(
-    etcd: EtcdLab, others: tuple[list[int], list[str]], tmp_path: Path
-) -> None:
-    """Given a run of before lease ids followed from a run's id, in whose block another application has leases, then
-    those leases go that a key of the run's has, unless another key has them too."""
-    shared = _THEIRS + 4
-    grant(etcd, _THEIRS + 3, f"{key_prefix(RUN)}1")
-    grant(etcd, shared, f"{key_prefix(RUN)}2", "/app/lock2")
-    old = put_run(tmp_path / "run", entry_of(etcd, RUN, first_lease_id=_THEIRS, lease_ids=2 * 2**31))
-    assert clean(old) == (0, "removed 2\n", "")
-    assert there(etcd) == (sorted([*others[0], shared]), sorted([*others[1], "/app/lock2"]))
 
 
 def test_a_lease_in_a_run_s_block_that_others_have_keys_by_stays(
@@ -131,10 +115,7 @@ def test_whatever_is_made_of_a_ledger_nothing_of_others_goes(
     for name in (f"{key_prefix(OTHER)}1", "/app/lock"):
         request = urllib.request.Request(f"{etcd.endpoints[0]}/v2/keys{name}", b"value=x", method="PUT")
         urllib.request.urlopen(request, timeout=WITHIN_S).close()
-    own, foreign = (
-        json.loads(entry_of(etcd, run, **({} if run == RUN else {"lease_ids": 2**31})).model_dump_json())
-        for run in (RUN, OTHER)
-    )
+    own, foreign = (json.loads(entry_of(etcd, run).model_dump_json()) for run in (RUN, OTHER))
     for entry in (own, foreign):
         entry["target"]["api"] = api
 

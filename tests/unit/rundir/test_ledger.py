@@ -85,14 +85,6 @@ def test_entries_of_different_targets_are_told_apart(tmp_path: Path) -> None:
     assert entries(tmp_path) == made
 
 
-def test_an_entry_that_names_no_kind_is_an_etcds(tmp_path: Path) -> None:
-    """Given a ledger of before there were other targets, then it is read as what it was."""
-    old = entry("/a/").model_dump_json(exclude={"kind": True, "target": {"kind"}})
-    assert "kind" not in old
-    (tmp_path / FILE).write_text(old + "\n")
-    assert entries(tmp_path) == [entry("/a/")]
-
-
 @pytest.mark.parametrize("whole", [0, 1, 2])
 def test_a_half_written_last_line_is_harmless(tmp_path: Path, whole: int) -> None:
     # given a ledger after a crash in the middle of a write

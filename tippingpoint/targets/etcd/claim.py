@@ -25,12 +25,10 @@ def connect(target: EtcdTarget, workload: ClaimWorkload, scope: Scope) -> ClaimT
     return V3Target(target, workload, scope)
 
 
-async def clean(target: EtcdTarget, prefix: str, lease_ids: range, *, only_of_keys: bool = False) -> int:
+async def clean(target: EtcdTarget, prefix: str, lease_ids: range) -> int:
     """Remove what a run left behind: the keys below its prefix, and its v3 leases. Nothing else is touched.
 
-    A lease belongs to the run if its id is in `lease_ids` and no key outside the prefix is attached to it. With
-    `only_of_keys` (the ids do not follow from the run's id) a key below the prefix must be attached to it, too; a
-    lease without keys expires by itself.
+    A lease belongs to the run if its id is in `lease_ids` and no key outside the prefix is attached to it.
     Returns the number of revoked leases plus the number of keys that were then left to delete. TargetError when
     no server can be reached or the target refuses the user.
     """
@@ -38,4 +36,4 @@ async def clean(target: EtcdTarget, prefix: str, lease_ids: range, *, only_of_ke
         from tippingpoint.targets.etcd.v2 import clean_v2
 
         return await clean_v2(target, prefix)
-    return await clean_v3(target, prefix, lease_ids, only_of_keys=only_of_keys)
+    return await clean_v3(target, prefix, lease_ids)

@@ -49,21 +49,11 @@ class EtcdEntry(Entry, frozen=True):
     def made_by_workers(self) -> bool:
         return True
 
-    def follows_from(self, run_id: str) -> bool:
-        """Whether the lease ids are those of this run. Older versions chose a block at random."""
-        return self.first_lease_id == first_lease_id(run_id)
-
     def own(self, directory: Path, manifest: Manifest) -> Self:
         run_id = manifest.id
         if self.prefix != key_prefix(run_id):
             raise UserError("ledger", self.prefix, f"what this run made, below {key_prefix(run_id)}")
-        if self.follows_from(run_id):
-            fits = 0 < self.lease_ids <= RUN_LEASE_IDS
-        else:
-            block, rest = divmod(self.first_lease_id, RUN_LEASE_IDS)
-            whole = self.lease_ids % WORKER_LEASE_IDS == 0 and 0 < self.lease_ids < RUN_LEASE_IDS
-            fits = 0 < block <= _BLOCKS and not rest and whole
-        if not fits:
+        if self.first_lease_id != first_lease_id(run_id) or not 0 < self.lease_ids <= RUN_LEASE_IDS:
             ids = f"{self.lease_ids} lease ids from {self.first_lease_id}"
             raise UserError("ledger", ids, f"this run's, from {first_lease_id(run_id)}")
         return self

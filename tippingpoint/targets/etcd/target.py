@@ -73,7 +73,7 @@ class Etcd(Target[EtcdTarget, EtcdEntry, EtcdWorkspace]):
         from tippingpoint.targets.etcd import claim
 
         ids = range(entry.first_lease_id, entry.first_lease_id + entry.lease_ids)
-        return await claim.clean(entry.target, entry.prefix, ids, only_of_keys=not entry.follows_from(run_id))
+        return await claim.clean(entry.target, entry.prefix, ids)
 
     async def log_in(self, section: EtcdTarget) -> None:
         from tippingpoint.targets.etcd import claim

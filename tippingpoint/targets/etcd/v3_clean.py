@@ -18,7 +18,7 @@ _AT_ONCE = 100
 """Concurrent revocations."""
 
 
-async def clean_v3(target: EtcdTarget, prefix: str, lease_ids: range, *, only_of_keys: bool) -> int:
+async def clean_v3(target: EtcdTarget, prefix: str, lease_ids: range) -> int:
     """Revoke leases in a block of ids and delete the keys below a prefix; see `etcd.clean`."""
     read = access(target.model_copy(update={"connections": 1}), alpn="h2")
     cluster = Cluster(read, 1)
@@ -30,7 +30,7 @@ async def clean_v3(target: EtcdTarget, prefix: str, lease_ids: range, *, only_of
                 problems[link.endpoint.name] = link.problem
                 continue
             try:
-                return await _clean(link, prefix, lease_ids, only_of_keys)
+                return await _clean(link, prefix, lease_ids)
             except (RpcError, TimeoutError, ProtocolError) as error:
                 problems[link.endpoint.name] = in_words(error)
         raise unreachable(read, problems)
@@ -38,20 +38,18 @@ async def clean_v3(target: EtcdTarget, prefix: str, lease_ids: range, *, only_of
         await cluster.close("closed")
 
 
-async def _clean(link: Link, prefix: str, lease_ids: range, only_of_keys: bool) -> int:
+async def _clean(link: Link, prefix: str, lease_ids: range) -> int:
     start, end = prefix.encode(), pb.after_prefix(prefix.encode())
     # Read through the quorum: this member has then applied every grant, so that it lists all leases.
     keys = pb.key_values(await ask(link, pb.RANGE, pb.key_range(start, end), 60.0, MAX_MESSAGE))
-    of_keys = {key.lease for key in keys if key.lease in lease_ids}
-    in_doubt = of_keys if only_of_keys else set[int]()
-    ours = of_keys - in_doubt
-    if not only_of_keys:
-        try:
-            listed = pb.leases(await ask(link, pb.LEASES, b"", 60.0, MAX_MESSAGE))
-            in_doubt = {lease for lease in listed if lease in lease_ids} - ours
-        except RpcError as error:
-            if error.code != PERMISSION_DENIED:  # a user without that right still gets the leases of the keys
-                raise
+    ours = {key.lease for key in keys if key.lease in lease_ids}
+    in_doubt: set[int] = set()
+    try:
+        listed = pb.leases(await ask(link, pb.LEASES, b"", 60.0, MAX_MESSAGE))
+        in_doubt = {lease for lease in listed if lease in lease_ids} - ours
+    except RpcError as error:
+        if error.code != PERMISSION_DENIED:  # a user without that right still gets the leases of the keys
+            raise
     few = asyncio.Semaphore(_AT_ONCE)
 
     async def is_ours(lease: int) -> bool:
