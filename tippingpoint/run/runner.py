@@ -224,7 +224,6 @@ class Runner:
             pid=os.getpid(),
             pid_started=process_started(os.getpid()),
             host=Host.here(),
-            counted=True,
         )
         self._record.open(manifest)
 

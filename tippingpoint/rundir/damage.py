@@ -1,14 +1,12 @@
 """Finds what is missing from a journal, by what the journal itself says was written.
 
 Each tick has its line number in the event log, and how many samples had been written to the histogram log. The last
-event has both as well. Journals of old versions have neither. In these, we look for seconds without an interval, and
-for phases whose begin or end is missing.
+event has both as well.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, cast
@@ -16,15 +14,15 @@ from typing import Any, cast
 import numpy as np
 
 from tippingpoint.rundir.histogram import IntArray
-from tippingpoint.rundir.journal import EventLog, IntervalLog, is_number
+from tippingpoint.rundir.journal import EventLog, is_number
 from tippingpoint.util.durations import show_moment
 from tippingpoint.util.text import show_count
 
 DAMAGED = "damaged"
 """The event in a part's digest that reports damage: `what`, from its time `until` a moment or the end."""
 _HALF_MS = 0.0005
-_HOLE = 3.0
-"""Seconds without any interval that count as a gap, in a journal that does not say how much was written."""
+_APART = 3.0
+"""Seconds between places with missing samples that are reported as one."""
 _MOST = 10
 """How many places of one journal are reported one by one."""
 
@@ -52,36 +50,26 @@ class Damage:
 
 
 def find_damage(
-    worker: str,
-    said: EventLog,
-    log: IntervalLog,
-    samples: IntArray,
-    *,
-    complete: bool,
-    counted: bool,
+    worker: str, said: EventLog, begins: Sequence[float], samples: IntArray, unread: int, *, complete: bool
 ) -> list[Damage]:
-    """Return what is missing from a worker's journal. `samples` are those of each interval in its log.
+    """Return what is missing from a worker's journal.
 
-    `complete` means that the worker ended as it was told to, and `counted` that the journal says how much was
-    written. What a worker that was cut had not written yet is no damage.
+    `begins` and `samples` are when each interval of its histogram log begins, and how many samples it has; `unread`
+    lines of that log cannot be read. `complete` means that the worker ended as it was told to. What a worker that was
+    cut had not written yet is no damage.
     """
-    found = of_events(worker, said, complete=complete, counted=counted)
-    if log.damaged:
+    found = of_events(worker, said, complete=complete)
+    if unread:
         found.append(
-            Damage(worker, 0.0, inf, f"{show_count(log.damaged, 'line')} of its intervals cannot be read")
+            Damage(worker, 0.0, inf, f"{show_count(unread, 'line')} of its intervals cannot be read")
         )
-    begins = np.asarray(log.begins, dtype=np.float64)
     notes = [event for event in said.events if event["event"] == "tick" and is_number(event.get("samples"))]
     if said.closed is not None and is_number(said.closed.get("samples")):
         notes.append({**said.closed, "t": inf})
-    if notes or counted:
-        return found + _of_samples(worker, notes, begins, samples)
-    marks = [event for event in said.events if event["event"] == "stage"]
-    ticks = [event for event in said.events if event["event"] == "tick"]
-    return found + _of_phases(worker, marks) + _holes(worker, ticks, begins, log)
+    return found + _of_samples(worker, notes, np.asarray(begins, dtype=np.float64), samples)
 
 
-def of_events(worker: str, said: EventLog, *, complete: bool, counted: bool) -> list[Damage]:
+def of_events(worker: str, said: EventLog, *, complete: bool) -> list[Damage]:
     """Return what is missing from an event log. It may be a stage's begin, so the damage covers the whole run."""
     found: list[str] = []
     for since, until, lines in said.gaps[:_MOST]:
@@ -91,7 +79,7 @@ def of_events(worker: str, said: EventLog, *, complete: bool, counted: bool) -> 
         found.append(f"lines of its events are missing in {show_count(len(said.gaps) - _MOST, 'more place')}")
     if said.damaged and (complete or said.damaged > said.cut_off):
         found.append(f"{show_count(said.damaged, 'line')} of its events cannot be read")
-    if complete and said.closed is None and (counted or said.numbered):
+    if complete and said.closed is None:
         found.append("the end of its events is missing")
     return [Damage(worker, 0.0, inf, what) for what in found]
 
@@ -132,7 +120,7 @@ def _of_samples(
     for place in np.flatnonzero(steps).tolist():
         since = float(moments[place - 1]) if place else 0.0
         until = float(moments[place])
-        if places and since <= places[-1][1] + _HOLE and (steps[place] > 0) == (places[-1][2] > 0):
+        if places and since <= places[-1][1] + _APART and (steps[place] > 0) == (places[-1][2] > 0):
             places[-1] = (places[-1][0], until, places[-1][2] + int(steps[place]))
         else:
             places.append((since, until, int(steps[place])))
@@ -159,42 +147,6 @@ def _of_samples(
     if not notes and samples.sum():
         found.append(Damage(worker, 0.0, inf, "no record is left of how many samples were written"))
     return found
-
-
-def _of_phases(worker: str, marks: Sequence[Mapping[str, Any]]) -> list[Damage]:
-    """Return stages whose begin or end is missing although other events of them, or of a later stage, exist."""
-    begun: set[Any] = set()
-    ended: set[Any] = set()
-    found: list[str] = []
-    before: Any = None
-    for mark in marks:
-        stage, phase = mark.get("stage"), mark.get("phase")
-        if phase == "begin":
-            if before is not None and before not in ended:
-                found.append(f"the end of stage {before} is missing")
-            begun.add(stage)
-            before = stage
-        elif stage not in begun:
-            found.append(f"the start of stage {stage} is missing")
-            begun.add(stage)
-        if phase == "end":
-            ended.add(stage)
-    return [Damage(worker, 0.0, inf, what) for what in dict.fromkeys(found)]
-
-
-def _holes(worker: str, ticks: Iterable[Mapping[str, Any]], begins: Any, log: IntervalLog) -> list[Damage]:
-    """Return the seconds without an interval in which ticks say that there was load."""
-    ends = begins + np.asarray(log.lengths, dtype=np.float64)
-    found: list[Damage] = []
-    for before, tick in itertools.pairwise(ticks):
-        since, until = float(before["t"]), float(tick["t"])
-        loaded = any(is_number(tick.get(name)) and tick[name] > 0 for name in ("held", "in_flight"))
-        if not loaded or until <= since or ((begins < until - _HALF_MS) & (ends > since + _HALF_MS)).any():
-            continue
-        if found and found[-1].end >= since:
-            since = found.pop().begin
-        found.append(Damage(worker, since, until, f"intervals are missing {_between(since, until)}"))
-    return [damage for damage in found if damage.end - damage.begin >= _HOLE]
 
 
 def _between(since: float, until: float) -> str:

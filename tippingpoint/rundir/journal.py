@@ -302,8 +302,6 @@ class EventLog:
     """Between which times how many lines are missing, by their line numbers; a negative count means extra lines."""
     closed: dict[str, Any] | None = None
     """The event `closed`; None if the log was cut or is still being written."""
-    numbered: bool = False
-    """Whether any of its lines has a number."""
     cut_off: int = 0
     """1 if its last line is damaged, for example because its writer was killed."""
     lines: int = 0
@@ -322,7 +320,7 @@ def read_events(path: Path, known: EventLog | None = None) -> EventLog:
     if known is None or not known.end:
         known = EventLog()
     events, gaps = [*known.events], [*known.gaps]
-    closed, numbered, since = known.closed, known.numbered, known.since
+    closed, since = known.closed, known.since
     damaged, lines, cut_off = known.damaged, known.lines, known.cut_off
     missing = sum(gap[2] for gap in gaps)
     data = read_file(path, since=known.end) if os.path.lexists(path) else b""
@@ -340,7 +338,6 @@ def read_events(path: Path, known: EventLog | None = None) -> EventLog:
             continue
         number = event.get("line") if event["event"] in ("tick", CLOSED) else None
         if isinstance(number, int) and not isinstance(number, bool):
-            numbered = True
             if number - lines != missing:
                 gaps.append((since, float(event["t"]), number - lines - missing))
                 missing = number - lines
@@ -350,7 +347,7 @@ def read_events(path: Path, known: EventLog | None = None) -> EventLog:
         else:
             events.append(event)
     end = 0 if data and not data.endswith(b"\n") else known.end + len(data)
-    return EventLog(events, damaged, gaps, closed, numbered, cut_off, lines, end, since)
+    return EventLog(events, damaged, gaps, closed, cut_off, lines, end, since)
 
 
 def _is_event(value: object) -> TypeGuard[dict[str, Any]]:

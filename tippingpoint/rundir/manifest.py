@@ -126,8 +126,6 @@ class Manifest(BaseModel):
     """The machine that the load came from."""
     workers: list[WorkerEntry] = []
     """The processes that generated the load."""
-    counted: bool = False
-    """Whether its journals say how much was written, so that missing parts are found (damage.py)."""
 
     def save(self, directory: Path) -> None:
         """Replace the manifest in a run's directory atomically."""

@@ -40,7 +40,7 @@ _GROWTH_PARTS = {"units": 8, "things": 24}
 """The most points of a stage's growth; things on members of a cluster are made slowly, one by one, for hours."""
 
 _EVENTS = "events.jsonl"
-_Job = tuple[Path, str, float, bool, bool]
+_Job = tuple[Path, str, float, bool]
 """A journal to read, as the arguments of read_worker."""
 
 
@@ -139,11 +139,11 @@ class GrowingRun:
         return _run_of(self._directory, manifest, self._log, self._read)
 
     def _read(self, jobs: Sequence[_Job]) -> Iterator[WorkerData]:
-        for directory, name, bin_seconds, complete, counted in jobs:
+        for directory, name, bin_seconds, complete in jobs:
             reader = self._readers.get(name)
             if reader is None or reader.bin_seconds != bin_seconds:
                 reader = self._readers[name] = WorkerReader(directory, name, bin_seconds)
-            yield reader.read(complete, counted)
+            yield reader.read(complete)
 
 
 def load_run(directory: Path) -> RunData:
@@ -171,7 +171,7 @@ def _run_of(
     names = worker_names(directory)
     bin_seconds = max(bin_seconds_of(directory, names), gathered_interval(runner_events))
     complete = complete_workers(manifest)
-    jobs = [(directory, name, bin_seconds, name in complete, manifest.counted) for name in names]
+    jobs = [(directory, name, bin_seconds, name in complete) for name in names]
     workers, charts, errors = _folded(read(jobs))
     one_by_one = workload_of(manifest.target.kind, manifest.workload) == "spawn"
     figures = figure_values(runner_events)

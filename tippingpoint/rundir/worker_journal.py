@@ -116,19 +116,17 @@ def complete_workers(manifest: Manifest) -> set[str]:
 
 def run_damage(manifest: Manifest, names: Iterable[str], runner_log: EventLog) -> list[Damage]:
     """Return the damage of a run as a whole: workers without a journal, and what is missing from its own events."""
-    if not manifest.counted:
-        return of_events("", runner_log, complete=False, counted=False)
     gone = sorted(complete_workers(manifest).difference(names))
     ended = manifest.ended is not None
     return [
         *(Damage(name, 0.0, np.inf, "its interval log is missing") for name in gone),
-        *of_events("", runner_log, complete=ended, counted=True),
+        *of_events("", runner_log, complete=ended),
     ]
 
 
-def read_worker(directory: Path, name: str, bin_seconds: float, complete: bool, counted: bool) -> WorkerData:
-    """Read a worker's journal; `complete` and `counted` are as in find_damage."""
-    return WorkerReader(directory, name, bin_seconds).read(complete, counted)
+def read_worker(directory: Path, name: str, bin_seconds: float, complete: bool) -> WorkerData:
+    """Read a worker's journal; `complete` is as in find_damage."""
+    return WorkerReader(directory, name, bin_seconds).read(complete)
 
 
 class WorkerReader:
@@ -144,8 +142,8 @@ class WorkerReader:
         self._later = IntervalLog([], [], [], [], 0)
         """The intervals after these. They belong to a phase whose mark may not have been read yet."""
 
-    def read(self, complete: bool, counted: bool) -> WorkerData:
-        """Read the journal as far as it is written; `complete` and `counted` are as in find_damage."""
+    def read(self, complete: bool) -> WorkerData:
+        """Read the journal as far as it is written; `complete` is as in find_damage."""
         # The events of a journal that grows are read before the intervals that they describe.
         self._said = said = read_worker_events(self._directory, self._name, self.bin_seconds, self._said)
         fresh = read_interval_log(self._directory / f"worker-{self._name}.hlog", since=self._later.end)
@@ -177,10 +175,10 @@ class WorkerReader:
             find_damage(
                 self._name,
                 said.log,
-                IntervalLog([], sums.begins, sums.lengths, [], sums.damaged),
+                sums.begins,
                 sums.samples,
+                sums.damaged,
                 complete=complete,
-                counted=counted,
             ),
         )
 
@@ -195,7 +193,6 @@ class _Sums:
     chart_counts: dict[str, Cells] = field(default_factory=dict[str, Cells])
     error_counts: dict[tuple[str, int], Cells] = field(default_factory=dict[tuple[str, int], Cells])
     begins: list[float] = field(default_factory=list[float])
-    lengths: list[float] = field(default_factory=list[float])
     samples: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """How many each interval has."""
     damaged: int = 0
@@ -208,7 +205,6 @@ class _Sums:
             {**self.chart_counts},
             {**self.error_counts},
             [*self.begins],
-            [*self.lengths],
             self.samples,
             self.damaged,
         )
@@ -218,7 +214,6 @@ class _Sums:
         log, batch = _decoded(log, bin_seconds)
         self.damaged += log.damaged
         self.begins += log.begins
-        self.lengths += log.lengths
         self.samples = np.concatenate((self.samples, batch.totals(len(log.tags))))
         if not batch.rows.size:
             return

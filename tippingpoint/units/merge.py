@@ -367,7 +367,6 @@ class _Gathering:
             reason=reason,
             started=self._begin,
             ended=self._begin + self._seconds,
-            counted=True,
             workers=[
                 WorkerEntry(name=part.unit, status="complete" if part.status == "complete" else "cut")
                 for part in self._parts

@@ -123,14 +123,8 @@ def read_part(directory: Path) -> UnitPart:
     counts = moments = (_NONE, _NONE)
     for name, worker, of_mark in zip(names, said, of_marks, strict=True):
         log, batch = read_worker_log(directory, name, bin_seconds)
-        damage += find_damage(
-            name,
-            worker.log,
-            log,
-            batch.totals(len(log.tags)),
-            complete=name in complete,
-            counted=manifest.counted,
-        )
+        samples = batch.totals(len(log.tags))
+        damage += find_damage(name, worker.log, log.begins, samples, log.damaged, complete=name in complete)
         known = np.asarray([re.match(TAG, tag) is not None for tag in log.tags], dtype=np.bool_)
         notes += left_out(f"worker {name}", log.damaged + worker.damaged + int((~known).sum()))
         times = np.asarray(log.begins, dtype=np.float64)

@@ -99,6 +99,5 @@ def write_disturbed(
         ended=STARTED + until,
         host=Host(cores=2, system="Linux 6.1 x86_64", python="3.11.2", tippingpoint="0.1.0"),
         workers=[WorkerEntry(name="h-0", status="complete")],
-        counted=True,
     ).save(directory)
     return load_run(directory)

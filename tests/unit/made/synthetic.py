@@ -109,7 +109,6 @@ def write_run(
             "ended": STARTED + ended,
             "host": Host(cores=2, system="Linux 6.1 x86_64", python="3.11.2", tippingpoint="0.1.0"),
             "workers": [WorkerEntry(name=f"h-{n}", status="complete") for n in range(workers)],
-            "counted": True,
             **manifest,
         },
     ).save(directory)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -183,77 +182,6 @@ def test_a_line_twice_is_damage(runs: dict[str, Path], tmp_path: Path) -> None:
         expect_told(load_run(directory), ["withheld"])
 
 
-# ---- runs of before, which count nothing -------------------------------------------------------------
-
-
-def as_before(directory: Path) -> None:
-    """Take out of a run what earlier versions did not write."""
-    manifest = Manifest.load(directory)
-    manifest.counted = False
-    manifest.save(directory)
-    for path in directory.glob("*.jsonl"):
-        events = [json.loads(line) for line in path.read_text().splitlines()]
-        kept = [
-            {name: value for name, value in event.items() if name not in ("line", "samples")}
-            for event in events
-            if event["event"] != "closed"
-        ]
-        path.write_text("".join(f"{json.dumps(event)}\n" for event in kept))
-
-
-def without(kind: str, phase: str | None = None, stage: int | None = None) -> Callable[[Path], None]:
-    """Cuts events of that kind out of a worker's journal."""
-
-    def cut_events(directory: Path) -> None:
-        path = directory / "worker-h-0.jsonl"
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        cut(
-            path,
-            [
-                number
-                for number, event in enumerate(lines)
-                if event["event"] == kind
-                and phase in (None, event.get("phase"))
-                and stage in (None, event.get("stage"))
-            ],
-        )
-
-    return cut_events
-
-
-def without_seconds(directory: Path) -> None:
-    path = directory / "worker-h-0.hlog"
-    lines = path.read_text().split("\n")
-    cut(path, [n for n in data_lines(path) if 7 <= float(lines[n].split(",")[1]) < 11])
-
-
-def test_runs_of_before_are_judged_as_before(runs: dict[str, Path], tmp_path: Path) -> None:
-    for outcome, path in runs.items():
-        directory = Path(shutil.copytree(path, tmp_path / outcome))
-        as_before(directory)
-        run = load_run(directory)
-        assert (run.damage, analyse(run).verdict.outcome) == ([], outcome)
-
-
-@pytest.mark.parametrize(
-    ("damage", "what"),
-    [
-        (without_seconds, "intervals are missing between 7.0 s and 11.0 s"),
-        (without("stage", "begin", 2), "the start of stage 2 is missing"),
-        (without("stage", "end", 1), "the end of stage 1 is missing"),
-    ],
-)
-def test_of_runs_of_before_holes_and_phases_are_found(
-    runs: dict[str, Path], tmp_path: Path, damage: Callable[[Path], None], what: str
-) -> None:
-    directory = Path(shutil.copytree(runs["met"], tmp_path / "run"))
-    as_before(directory)
-    damage(directory)
-    run = load_run(directory)
-    expect_told(run, ["withheld"])
-    assert what in [found.what for found in run.damage]
-
-
 # ---- runs of many units ------------------------------------------------------------------------------
 
 
@@ -282,7 +210,6 @@ def test_a_units_damage_withholds_the_run_and_names_the_unit(tmp_path: Path) -> 
 def test_a_journal_that_grows_is_not_damaged(tmp_path: Path) -> None:
     # given a worker that has written some seconds, and goes on
     directory = write_run(tmp_path, [], workers=0, status="complete")
-    manifest = Manifest.load(directory)
     journal = Journal(directory, "0", 0.0)
     gauges = {"held": 1, "waiting": 0, "in_flight": 0, "cpu": 0.1, "loop_lag": 1.0, "rss": 50.0}
     for second in range(5):
@@ -292,5 +219,4 @@ def test_a_journal_that_grows_is_not_damaged(tmp_path: Path) -> None:
     journal.interval(5, 6, {"extend.ok": Histogram.of([5] * 7)})
     assert load_run(directory).damage == []
     journal.close(tmp_path)
-    assert manifest.counted
     assert load_run(directory).damage == []
