@@ -447,7 +447,7 @@ def test_of_a_plan_for_many_units_machines_are_enough(root: Path) -> None:
     plan = """
 name: model
 target: {kind: juju}
-workload: {kind: spawn}
+workload: {kind: grow}
 stages: [{machines: 1, applications: 4, units: 1}]
 """
     access = secret(user="u", password="p", addresses="192.0.2.1:17070", cacert=SERVER.certificate)

@@ -98,11 +98,12 @@ def try_mutation(run: str, file: str, line: int, keys: Keys, junk: Any) -> None:
 @pytest.mark.parametrize(
     ("run", "file", "event", "field", "junk"),
     [
-        ("etcd-search", "events.jsonl", "found", "repeats", MISSING),
-        ("etcd-search", "events.jsonl", "found", "broken", {}),
-        ("etcd-search", "events.jsonl", "found", "held", "x"),
+        ("etcd-search", "events.jsonl", "found", "ended", MISSING),
+        ("etcd-search", "events.jsonl", "found", "limit", {}),
+        ("etcd-search", "events.jsonl", "found", "low", "x"),
         ("etcd-search", "events.jsonl", "probe", "stage", MISSING),
-        ("etcd-search", "events.jsonl", "probe", "saturated", MISSING),
+        ("etcd-search", "events.jsonl", "probe", "margins", MISSING),
+        ("etcd-search", "events.jsonl", "probe", "margins", "x"),
         ("etcd-search", "events.jsonl", "probe", "broken", 1.5),
         ("etcd-search", "worker-0.jsonl", "tick", "samples", 1e308),
         ("etcd-search", "worker-0.jsonl", "tick", "cpu", float("inf")),

@@ -19,7 +19,7 @@ def first_misses(run: RunData, checks: Sequence[Check]) -> list[Check]:
     Storms and removals are left out. In a search, so are the loads up to its answer: a repeat of them may have failed.
     """
     found = next((event for event in reversed(run.events) if event["event"] == "found"), None)
-    answer: float = found.get("held", found.get("low")) or 0 if found is not None else 0
+    answer: float = found.get("low") or 0 if found is not None else 0
     steps = {stage.number for stage in run.stages if stage.is_step}
     missed = [
         check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tippingpoint.analysis.check_words import first_miss, first_of, saw
 from tippingpoint.analysis.findings import Findings
-from tippingpoint.analysis.judge_search import judge_answer, judge_find
+from tippingpoint.analysis.judge_search import judge_answer
 from tippingpoint.analysis.reasons import (
     EARLY,
     ended_early,
@@ -46,7 +46,8 @@ def judge(findings: Findings, found: Found | None = None) -> Verdict:
     if found is not None:
         outcome, sentence = judge_answer(findings, found)
     elif plan is not None and plan.find is not None:
-        outcome, sentence = judge_find(findings, checks)
+        why = next(iter(ended_early(run)), "the search has no answer")
+        outcome, sentence = "withheld", f"Withheld: {why}{held_through(findings, checks)}."
     else:
         outcome, sentence = _judge_stages(findings, checks)
     if outcome == "met" and damage:

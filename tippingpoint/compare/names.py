@@ -10,7 +10,6 @@ from typing import Any, cast
 from tippingpoint.compare.baseline_texts import PREFIX
 from tippingpoint.compare.baselines import Baseline
 from tippingpoint.plan.kinds import target_name
-from tippingpoint.plan.read import as_called_now
 from tippingpoint.rundir.results import RunData
 
 _SAYS_NOTHING = ("name", "description", "title", "lab")
@@ -81,7 +80,7 @@ def differences(plans: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the settings that differ between plans, with all values; empty if a run has no plan."""
     if not plans or not all(plans):
         return []
-    leaves = [_leaves(as_called_now(plan)) for plan in plans]
+    leaves = [_leaves(plan) for plan in plans]
     lines: list[str] = []
     for path in dict.fromkeys(path for found in leaves for path in found):
         values = [found.get(path, "not set") for found in leaves]
@@ -103,7 +102,7 @@ def _titles(titles: Sequence[str]) -> list[str]:
 
 def _settings(plans: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return every plan's value of the only setting that differs, with its name; empty if not exactly one differs."""
-    leaves = [_leaves(as_called_now(plan)) for plan in plans]
+    leaves = [_leaves(plan) for plan in plans]
     differing = [
         path
         for path in dict.fromkeys(path for found in leaves for path in found)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, WithJso
 
 from tippingpoint.util.durations import ACCEPTED, format_duration, parse_duration
 
-StageKind = Literal["ramp", "find", "confirm", "storm", "destroy", "recover"]
+StageKind = Literal["ramp", "find", "storm", "destroy", "recover"]
 """The purpose of a stage: a listed load, a load of a search, a restart storm, a removal, or a
 lower load after the last one."""
 

@@ -46,8 +46,6 @@ class TargetSection(Section, frozen=True):
 
     plans: ClassVar[Mapping[str, type[BasePlan]]] = {}
     """The workloads that this target supports, and the class of a plan of each."""
-    read_as: ClassVar[Mapping[str, str]] = {}
-    """Old names of workloads on this target, which plans and runs may still use, and the present name of each."""
     own_connections: ClassVar[bool] = False
     """Whether every unit that claims has its own connection, so that `connect` is timed."""
     read_back: ClassVar[bool] = False
@@ -147,11 +145,6 @@ def is_unknown(kind: object) -> bool:
 def kinds_of(workload: str) -> tuple[str, ...]:
     """The kinds of target that support a workload."""
     return kinds_where(lambda kind: workload in section_of(kind).plans)
-
-
-def workload_of(kind: str, name: str) -> str:
-    """The present name of a workload on a target of this kind; the given name may be an old one."""
-    return facts_of(kind).read_as.get(name, name)
 
 
 @functools.cache

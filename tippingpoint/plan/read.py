@@ -31,7 +31,6 @@ from tippingpoint.plan.kinds import (
     is_unknown,
     section_of,
     unknown_kind,
-    workload_of,
 )
 from tippingpoint.plan.packages import kinds, kinds_where
 from tippingpoint.plan.shipped import MAX_TEXT, plan_text
@@ -69,23 +68,6 @@ def said_kinds(fields: object) -> tuple[object, object]:
     return workload, kind
 
 
-def as_called_now(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The fields of a plan, with an old name of its workload replaced by the present one."""
-    workload, kind = said_kinds(fields)
-    if isinstance(workload, str) and isinstance(kind, str) and workload_of(kind, workload) != workload:
-        return {**fields, "workload": {**fields["workload"], "kind": workload_of(kind, workload)}}
-    return fields
-
-
-def _without_repeats(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The fields of a recorded plan. A search once repeated its answer, as often as its plan said."""
-    find = fields.get("find")
-    if not isinstance(find, dict):
-        return fields
-    told = cast(dict[str, Any], find)
-    return {**fields, "find": {name: told[name] for name in told if name != "repeats"}}
-
-
 def _class_of(fields: object) -> type[BasePlan]:
     """The class of a plan of these fields. Where the target is unknown, the workload decides."""
     workload, kind = said_kinds(fields)
@@ -104,17 +86,14 @@ def _read(value: object, info: ValidationInfo) -> BasePlan:
     gone = info.context == RECORDED and is_unknown(kind)
     if isinstance(workload, str) and workload != "claim" and kind is not None and not gone:
         _check_answers(kind, workload)
-    fields = as_called_now(cast("dict[str, Any]", value)) if isinstance(value, dict) else value
-    if info.context == RECORDED and isinstance(fields, Mapping):
-        fields = _without_repeats(cast("Mapping[str, Any]", fields))
-    return _class_of(fields).model_validate(fields, context=info.context)
+    return _class_of(value).model_validate(value, context=info.context)
 
 
 def _check_answers(kind: object, workload: str) -> None:
     """See that targets of this kind answer to this workload; UserError where what brings the kind is broken."""
 
     def answers(kind: str) -> bool:
-        return workload_of(kind, workload) in section_of(kind).plans
+        return workload in section_of(kind).plans
 
     if not (isinstance(kind, str) and kind in kinds() and answers(kind)):
         raise unknown_kind("target.kind", kind, sorted(kinds_where(answers)), f", for {workload}")
@@ -165,7 +144,7 @@ def parse_plan(text: str, overrides: Sequence[str] = (), source: str = "plan") -
     except ValidationError as problem:
         target = fields.get("target")
         kind = cast("dict[str, Any]", target).get("kind", DEFAULT) if isinstance(target, dict) else DEFAULT
-        raise explained(problem, _class_of(as_called_now(fields)), facts_of(kind)) from None
+        raise explained(problem, _class_of(fields), facts_of(kind)) from None
     except RecursionError:
         raise UserError(source, "nested too deeply", "a plan") from None
 

@@ -293,8 +293,7 @@ def _thresholds(analysis: Analysis) -> list[dict[str, Any]]:
 
 def _counting(analysis: Analysis, group: Sequence[Check]) -> list[Check]:
     """Return the checks that count: of a search, those up to its answer. What one probe did not judge, others did."""
-    held = [event.get("held") for event in analysis.run.events if event["event"] == "found"]
-    last = analysis.found.held if analysis.found is not None else held[-1] if held else None
+    last = analysis.found.held if analysis.found is not None else None
     counting = [check for check in group if last is None or check.size is None or check.size <= last]
     if analysis.found is not None and any(check.met is True for check in counting):
         return [check for check in counting if check.met is not None]

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tippingpoint.plan.kinds import workload_of
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.watcher import RunnerEvents, StageProgress
 from tippingpoint.rundir.histogram import Counts, Histogram, add_each
@@ -44,7 +43,7 @@ class Headline(RunnerEvents):
     def began(self, manifest: Manifest, directory: Path) -> None:
         """Note what kind of run it is."""
         self.workload = manifest.workload
-        self.containers = workload_of(manifest.target.kind, manifest.workload) == "spawn"
+        self.containers = manifest.workload == "spawn"
         self._begun = True
 
     def preparing(self, what: str, done: int, goal: int) -> None:

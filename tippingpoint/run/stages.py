@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # a run without profiles needs no client of HTTP
 
 _AT_MOST = 3
 """A load whose backlog drains is waited for as long as so many time limits of an operation."""
-_STEPS: tuple[StageKind, ...] = ("ramp", "find", "confirm")
+_STEPS: tuple[StageKind, ...] = ("ramp", "find")
 """The kinds of stages that are profiled: what a plan asks the target to hold."""
 
 

@@ -16,7 +16,6 @@ _HOLDS: Mapping[StageKind, Phase] = {
     "ramp": "hold",
     "storm": "storm hold",
     "find": "find hold",
-    "confirm": "confirm hold",
     "recover": "recover hold",
 }
 

@@ -113,9 +113,9 @@ _FIELDS: dict[str, Callable[[object], bool]] = {
     **dict.fromkeys(("skipped", "status", "strained", "test", "why", "worker"), _is_text),
     **dict.fromkeys(("after", "before", "broken", "cpu", "high", "in_flight", "interval"), _is_amount),
     **dict.fromkeys(("limit", "loop_lag", "low", "rss", "seconds", "size", "until", "waiting"), _is_amount),
-    **dict.fromkeys(("agreeing", "cores", "count", "index", "leases", "line", "of", "repeats"), _is_count),
+    **dict.fromkeys(("cores", "count", "index", "leases", "line", "of"), _is_count),
     **dict.fromkeys(("samples", "share", "stage", "workers"), _is_count),
-    **dict.fromkeys(("alive", "confirmed", "fresh", "up"), _is_flag),
+    **dict.fromkeys(("alive", "fresh", "up"), _is_flag),
     **dict.fromkeys(("clock_error", "clock_offset"), _is_number),
     **dict.fromkeys(("counts", "gauges"), _is_mapping),
     "felt": _is_felt,
@@ -130,26 +130,6 @@ _OTHERWISE: dict[str, tuple[str, ...]] = {
     "prepared": tuple(_FIELDS),
 }
 """The fields of events that are something else in these."""
-_NEEDED: dict[str, dict[str, Callable[[object], bool]]] = {
-    "controller": {"member": _is_text},
-    "node-load": {"loads": _is_loads},
-    "share": {"index": _is_count, "of": _is_count},
-    "test": {"test": _is_text, "outcome": _is_text, "seconds": _is_amount},
-}
-_PROBE_OF_BEFORE = {
-    "stage": _is_count,
-    "size": _is_amount,
-    "held": _or_null(_is_flag),
-    "broken": _is_texts,
-    "saturated": _or_null(_is_text),
-}
-_FOUND_OF_BEFORE = {
-    "held": _or_null(_is_amount),
-    "broken": _or_null(_is_amount),
-    "agreeing": _is_count,
-    "repeats": _is_count,
-    "confirmed": _is_flag,
-}
 _LOWERED = {
     "stage": _or_null(_is_count),
     "size": _is_amount,
@@ -157,15 +137,18 @@ _LOWERED = {
     "broken": _is_amount,
     "before": _or_null(_is_amount),
 }
-"""The fields without which nobody can read an event. Versions before 0.2 had no margins of probes, and no reason why
-a search ended."""
+_NEEDED: dict[str, dict[str, Callable[[object], bool]]] = {
+    "controller": {"member": _is_text},
+    "found": {"ended": _is_text},
+    "node-load": {"loads": _is_loads},
+    "probe": {"margins": lambda value: isinstance(value, list)},
+    "share": {"index": _is_count, "of": _is_count},
+    "test": {"test": _is_text, "outcome": _is_text, "seconds": _is_amount},
+}
+"""The fields without which nobody can read an event."""
 
 
 def _needed(kind: str, event: Mapping[str, Any]) -> Mapping[str, Callable[[object], bool]]:
-    if kind == "probe":
-        return {} if "margins" in event else _PROBE_OF_BEFORE
-    if kind == "found":
-        return {"ended": _is_text} if "ended" in event else _FOUND_OF_BEFORE
     if kind == "recovering":
         return {"skipped": _is_text} if "skipped" in event else _LOWERED
     return _NEEDED.get(kind, {})

@@ -88,7 +88,7 @@ class Manifest(BaseModel):
     origin: str = ""
     """The source of an imported run's or baseline's figures, for people."""
     workload: Workload = "claim"
-    """The workload's name when the run was made, which may be an old one (kinds.workload_of)."""
+    """What was done to the target."""
     load_unit: str = "leases"
     """What a stage's size counts."""
     timeline: Literal["seconds", "order"] = "seconds"
@@ -115,7 +115,7 @@ class Manifest(BaseModel):
     """When the run ended: its begin and how long it took, whatever was done to the machine's clock meanwhile. Null
     while it goes on."""
     boot: str = ""
-    """The boot of the machine on which it began (boot_id of the kernel); empty in older runs."""
+    """The boot of the machine on which it began (boot_id of the kernel); empty if it is unknown."""
     began_after_boot: Moment | None = None
     """Seconds from that boot to the run's begin, those included for which the machine was suspended."""
     pid: Number | None = None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tippingpoint.plan.kinds import facts_of, workload_of
+from tippingpoint.plan.kinds import facts_of
 from tippingpoint.rundir.cluster_events import read_cluster
 from tippingpoint.rundir.curves import NO_CELLS, Cells, Curve, added, curve_of, curves_of
 from tippingpoint.rundir.damage import DAMAGED, Damage, read_damage
@@ -90,7 +90,7 @@ class RunData:
     @property
     def instances(self) -> bool:
         """Whether the run makes things on members of a cluster, unlike the units of a Juju model."""
-        return workload_of(self.manifest.target.kind, self.manifest.workload) == "spawn"
+        return self.manifest.workload == "spawn"
 
     @property
     def counts_things(self) -> bool:
@@ -173,7 +173,7 @@ def _run_of(
     complete = complete_workers(manifest)
     jobs = [(directory, name, bin_seconds, name in complete) for name in names]
     workers, charts, errors = _folded(read(jobs))
-    one_by_one = workload_of(manifest.target.kind, manifest.workload) == "spawn"
+    one_by_one = manifest.workload == "spawn"
     figures = figure_values(runner_events)
     stages = stages_of(workers, _GROWTH_PARTS["things" if one_by_one else "units"])
     for stage in stages:

@@ -182,8 +182,6 @@ Phase = Literal[
     "storm hold",
     "find",
     "find hold",
-    "confirm",
-    "confirm hold",
     "recover",
     "recover hold",
     "drain",
@@ -199,7 +197,7 @@ class UnitProgress(BaseModel):
     """How many stages are listed; None in a search."""
     kind: StageKind = "ramp"
     phase: Phase | None = None
-    """None from an agent of a version that does not report it yet."""
+    """None before the first stage."""
     size: Number
     """How many leases or things this unit's share of the load is made of; `what` says of which."""
     held: Number

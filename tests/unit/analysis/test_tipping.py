@@ -600,7 +600,7 @@ def spawned(sizes: list[int], relate_ms: Callable[[float], float], failing: int 
 
 
 def test_a_spawn_run_has_the_knees_of_its_operations_and_removals_take_no_part() -> None:
-    tipping = analyse(made_run(spawned(DOUBLING, hockey_stick(800, 3)), workload="spawn")).tipping
+    tipping = analyse(made_run(spawned(DOUBLING, hockey_stick(800, 3)), workload="grow")).tipping
     assert set(tipping.knees) == {"relate"}
     assert tipping.knees["relate"].low <= 800 <= tipping.knees["relate"].high
     assert set(tipping.no_knee) == {"add-unit", "full-status"}
@@ -611,13 +611,13 @@ def test_a_spawn_run_has_the_knees_of_its_operations_and_removals_take_no_part()
 
 
 def test_how_much_is_made_per_second_is_the_plans_decision_and_neither_cliff_nor_forecast() -> None:
-    tipping = analyse(made_run(spawned(DOUBLING, lambda _: 20.0), workload="spawn")).tipping
+    tipping = analyse(made_run(spawned(DOUBLING, lambda _: 20.0), workload="grow")).tipping
     assert (tipping.cliff, tipping.forecast) == (None, None)
     assert tipping.no_forecast.startswith("the plan decides the rate of creation")
 
 
 def test_calls_that_fail_while_a_model_grows_are_its_cliff() -> None:
-    tipping = analyse(made_run(spawned(DOUBLING, lambda _: 20.0, failing=40), workload="spawn")).tipping
+    tipping = analyse(made_run(spawned(DOUBLING, lambda _: 20.0, failing=40), workload="grow")).tipping
     assert tipping.cliff is not None
     assert tipping.cliff.evidence == "40 of 100 relate calls failed"
 

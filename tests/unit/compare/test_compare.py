@@ -488,7 +488,7 @@ def test_the_operations_of_a_spawn_run_are_compared_and_removals_with_removals_o
         stages = [made_stage(1, 1000, made)]
         if removes:
             stages.append(made_stage(2, 1000, {"remove-unit.ok": [9.0] * 900}, kind="destroy"))
-        return made_run(stages, title=title, workload="spawn")
+        return made_run(stages, title=title, workload="grow")
 
     comparison = compare([[run("a", 1.0, True)] * 3, [run("b", 2.0, True)] * 3])
     assert {row.operation for row in comparison.rows if not row.destroy} == {"add-unit", "status"}
@@ -502,6 +502,6 @@ def test_the_operations_of_a_spawn_run_are_compared_and_removals_with_removals_o
 
 def test_leases_and_units_are_not_compared() -> None:
     leases = made_run([made_stage(1, 1000, {"claim.ok": [5.0]})])
-    units = made_run([made_stage(1, 1000, {"add-unit.ok": [5.0]})], workload="spawn")
+    units = made_run([made_stage(1, 1000, {"add-unit.ok": [5.0]})], workload="grow")
     with pytest.raises(UserError, match="stages in leases and units"):
         compare([leases, units])

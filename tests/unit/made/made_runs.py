@@ -77,7 +77,7 @@ def made_run(
     cut: bool = False,
     timeline: Literal["seconds", "order"] = "seconds",
     curves: Mapping[str, Curve] | None = None,
-    workload: Literal["claim", "spawn", "cts"] = "claim",
+    workload: Literal["claim", "spawn", "grow", "cts"] = "claim",
     target: str = "",
 ) -> RunData:
     """A run of these stages; `plan` is YAML, and `target` a kind, if not the usual one of the workload."""

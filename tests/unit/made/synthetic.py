@@ -82,7 +82,7 @@ def write_run(
 ) -> Path:
     """Write a run with those stages, one after the other; `events` are the runner's, as in events.jsonl."""
     if stages and isinstance(stages[0], MadeGrowth):
-        manifest = {"workload": "spawn", "load_unit": "units", "target": JUJU, **manifest}
+        manifest = {"workload": "grow", "load_unit": "units", "target": JUJU, **manifest}
     directory.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(seed)
     ended = 0.0

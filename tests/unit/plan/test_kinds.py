@@ -13,7 +13,6 @@ import pytest
 from tippingpoint.errors import UserError
 from tippingpoint.plan import kinds
 from tippingpoint.plan import packages as targets
-from tippingpoint.plan.grow import GrowPlan
 from tippingpoint.plan.read import parse_plan, validate_plan
 from tippingpoint.plan.shipped import shipped_plans
 from tippingpoint.plan.spawn import SpawnPlan
@@ -80,7 +79,7 @@ def test_a_target_that_is_brought_is_told_what_is_wrong_with_its_section(package
         parse_plan(FILL, ["target.bords=4"])
     with pytest.raises(
         UserError,
-        match=r"target\.kind: etcd: expected one of juju, lxd, maas, openstack, pacemaker, shelf, for spawn",
+        match=r"target\.kind: etcd: expected one of lxd, maas, openstack, pacemaker, shelf, for spawn",
     ):
         parse_plan(FILL, ["target.kind=etcd"])
 
@@ -160,18 +159,6 @@ def test_a_plan_imports_no_target_but_its_own() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     # then of the targets it has etcd's section, and nothing of another's
     assert done.stdout.split() == ["tippingpoint.targets.etcd", "tippingpoint.targets.etcd.plan"]
-
-
-def test_a_models_growth_may_still_be_called_spawn() -> None:
-    """Plans, manifests and what units tell each other said spawn before growth had a name of its own."""
-    old = "name: x\ntarget: {kind: juju}\nworkload: {kind: spawn, batch: 3}\nstages: [{applications: 1}]"
-    plan = parse_plan(old)
-    assert isinstance(plan, GrowPlan)
-    assert plan == parse_plan(old.replace("spawn", "grow"))
-    assert parse_plan(plan.to_yaml()) == plan
-    assert plan.workload.kind == "grow"
-    assert kinds.workload_of("juju", "spawn") == "grow"
-    assert kinds.workload_of("lxd", "spawn") == "spawn"
 
 
 def test_only_a_model_grows() -> None:

@@ -122,7 +122,7 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 
 OK = "name: x\nstages: [{leases: 10}]"
 JUJU = "name: x\ntarget: {kind: juju}\nstages: [{leases: 10}]"
-SPAWN = "name: x\ntarget: {kind: juju}\nworkload: {kind: spawn}\nstages: [{applications: 1}]"
+SPAWN = "name: x\ntarget: {kind: juju}\nworkload: {kind: grow}\nstages: [{applications: 1}]"
 
 
 @pytest.mark.parametrize(
@@ -195,11 +195,7 @@ SPAWN = "name: x\ntarget: {kind: juju}\nworkload: {kind: spawn}\nstages: [{appli
         (SPAWN, ["workload.kind=spwan"], r"workload\.kind: spwan: expected one of claim, spawn"),
         (SPAWN, ["workload=spawn"], r"workload: spawn: expected a mapping"),
         (SPAWN, ["workload.batchs=3"], r"workload\.batchs: 3: .*did you mean batch\?"),
-        (
-            SPAWN,
-            ["target.kind=etcd"],
-            r"target\.kind: etcd: expected one of juju, lxd, maas, openstack, pacemaker, for spawn",
-        ),
+        (SPAWN, ["target.kind=etcd"], r"target\.kind: etcd: expected one of juju, for grow"),
         (SPAWN, ["target=x"], r"target: x: expected a mapping"),
         (SPAWN, ["target.identity=agent", "target.agent=/x"], r"target\.identity: agent: expected hollow"),
         (SPAWN, ["stages.0.leases=1"], r"stages\.0\.leases: 1: expected one of machines, applications"),
@@ -414,7 +410,7 @@ def test_a_spawn_plan_says_what_its_stages_loads_are(
 ) -> None:
     """Loads count what the plan makes; a stage that has less than the one before destroys that one's load."""
     plan = validate_plan(
-        {"name": "x", "target": {"kind": "juju"}, "workload": {"kind": "spawn"}, "stages": stages}
+        {"name": "x", "target": {"kind": "juju"}, "workload": {"kind": "grow"}, "stages": stages}
     )
     assert (plan.load_unit, plan.loads) == (unit, loads)
 

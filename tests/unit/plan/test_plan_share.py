@@ -41,7 +41,7 @@ def model(*stages: dict[str, int], **workload: Any) -> Plan:
         {
             "name": "t",
             "target": {"kind": "juju"},
-            "workload": {"kind": "spawn", **workload},
+            "workload": {"kind": "grow", **workload},
             "stages": list(stages),
         }
     )

@@ -159,30 +159,6 @@ def test_a_throughput_threshold_has_its_worst_stage_where_it_is_lowest(tmp_path:
     assert "at least 5/s is allowed" in entry["sentence"]
 
 
-def test_a_search_is_held_to_its_answer_only(tmp_path: Path) -> None:
-    found = {"held": 2000, "broken": 4000, "confirmed": True, "agreeing": 2, "repeats": 2}
-    probes = [
-        {
-            "t": 10.0 * n,
-            "event": "probe",
-            "stage": n,
-            "size": s,
-            "held": s < 4000,
-            "broken": [],
-            "saturated": None,
-        }
-        for n, s in enumerate((500, 1000, 2000, 4000), start=1)
-    ]
-    plan = {**PLAN, "stages": [], "find": {"start": 500, "limit": 4000}}
-    stages = [MadeStage(**{**vars(stage), "kind": "find"}) for stage in BROKEN]
-    run = made(tmp_path, stages, plan=plan, events=[*probes, {"t": 41.0, "event": "found", **found}])
-    told = document(run)
-    assert told["search"]["found"]["held"] == 2000
-    assert [probe["size"] for probe in told["search"]["probes"]] == [500, 1000, 2000, 4000]
-    assert all(entry["met"] for entry in told["thresholds"])
-    assert "2,000 leases held, 4,000 broke" in said(Page(write_report(analyse(run), "html")), "tipping")
-
-
 def test_all_columns_over_time_have_one_grid(tmp_path: Path) -> None:
     timeline = document(made(tmp_path, BROKEN, plan=PLAN, workers=2))["timeline"]
     bins = len(timeline["t"])
@@ -231,7 +207,7 @@ def test_the_plan_is_told_so_that_it_can_be_run_again(tmp_path: Path) -> None:
 
 
 def test_loads_of_one_size_are_joined_and_storms_kept_apart(tmp_path: Path) -> None:
-    stages = [MadeStage(100), MadeStage(100, kind="confirm"), MadeStage(100, kind="storm"), MadeStage(50)]
+    stages = [MadeStage(100), MadeStage(100), MadeStage(100, kind="storm"), MadeStage(50)]
     points = document(made(tmp_path, stages))["by_load"]
     assert [(p["size"], p["storm"], p["stages"]) for p in points] == [
         (50, False, [4]),
@@ -419,7 +395,7 @@ def spawn_stages(slower: float = 1.0) -> list[MadeGrowth]:
 SPAWN: dict[str, Any] = {
     "name": "juju-add-unit",
     "target": {"kind": "juju"},
-    "workload": {"kind": "spawn"},
+    "workload": {"kind": "grow"},
     "stages": [{"applications": 1, "units": units} for units in (63, 126, 252, 504)] + [{"units": 0}],
     "thresholds": [{"operation": "add-unit", "p99": "1s"}, {"operation": "remove-unit", "p99": "1s"}],
 }

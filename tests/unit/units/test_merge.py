@@ -481,12 +481,10 @@ def test_a_model_that_grows_by_units_adds_up(tmp_path: Path) -> None:
     plan = {
         "name": "juju-units",
         "target": {"kind": "juju"},
-        "workload": {"kind": "spawn"},
+        "workload": {"kind": "grow"},
         "stages": [{"applications": 10, "units": 10}, {"applications": 10, "units": 20}],
     }
-    parts = [
-        write_part(tmp_path, n, stages, plan=plan, workload="spawn", load_unit="units") for n in range(2)
-    ]
+    parts = [write_part(tmp_path, n, stages, plan=plan, workload="grow", load_unit="units") for n in range(2)]
     ours = gathered(tmp_path, {u: make_digest(p) for u, p in zip(names(2), parts, strict=True)}, 2, plan=plan)
     theirs = load_run(as_one_run(tmp_path / "all", parts))
     assert [stage.size for stage in ours.stages] == [100, 200]

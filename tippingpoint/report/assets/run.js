@@ -147,7 +147,7 @@ function niceLoads(first, last) {
 
 // Each probe is a bar at its load, from its begin to its end in the search.
 function probesOverTime() {
-  const probes = doc.search?.answer ? doc.search.probes : [];
+  const probes = doc.search?.probes ?? [];
   if (!probes.length) return null;
   // Bars end a little before the next begins, so that no line joins them.
   const gap = (probes[probes.length - 1].began + probes[probes.length - 1].seconds) / 400, end = probe => probe.began + Math.max(probe.seconds - gap, 0);

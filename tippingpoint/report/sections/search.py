@@ -15,13 +15,13 @@ from tippingpoint.rundir.probe_events import ProbeEvent, probe_words
 def build_search(analysis: Analysis) -> dict[str, Any] | None:
     """Describe a run's search; None for plans with listed stages.
 
-    `answer` is what its probes say, as analysis.search.Answer has it; a search of version 0.1 has none. `probes` are
-    the loads that were tried, in order: `t` is when each began, in seconds of the run, and `words` says what it showed.
-    `further` are the answers for the thresholds of `find.also`.
+    `answer` is what its probes say, as analysis.search.Answer has it. `probes` are the loads that were tried, in
+    order: `t` is when each began, in seconds of the run, and `words` says what it showed. `further` are the answers
+    for the thresholds of `find.also`.
     """
     found = analysis.found
     if found is None:
-        return _of_before(analysis)
+        return None
     begun = {stage.number: stage.begin for stage in analysis.run.stages}
     return {
         "found": _told(analysis, "found"),
@@ -47,16 +47,6 @@ def _probe(probe: ProbeEvent, begun: Mapping[int, float]) -> dict[str, Any]:
     entry["t"] = begun.get(probe.stage) if probe.stage is not None else None
     entry["words"] = probe_words(probe)
     return entry
-
-
-def _of_before(analysis: Analysis) -> dict[str, Any] | None:
-    """Return the loads that a search of version 0.1 tried, and its answer; None without any."""
-    events = analysis.run.events
-    probes = [_bare(event) for event in events if event["event"] == "probe" and "margins" not in event]
-    found = _told(analysis, "found")
-    if found is not None and "repeats" not in found:  # of a search of today that tried nothing
-        found = None
-    return {"probes": probes, "found": found} if probes or found else None
 
 
 def _told(analysis: Analysis, name: str) -> dict[str, Any] | None:

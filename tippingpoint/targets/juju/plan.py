@@ -22,7 +22,6 @@ class JujuTarget(TargetSection, frozen=True):
 
     kind: Literal["juju"] = Field(description="The target: `juju`.")
     plans: ClassVar = {"claim": ClaimPlan, "grow": GrowPlan}
-    read_as: ClassVar = {"spawn": "grow"}
     called_real = "Juju controller"
     coded_errors = True
     rate_limit = "the controller's agent-ratelimit-max (0 lifts it)"
