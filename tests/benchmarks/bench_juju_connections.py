@@ -76,7 +76,8 @@ async def serve(directory: Path) -> None:
 
 
 async def ours(port: int, ca: str, count: int) -> dict[str, float]:
-    from tippingpoint.targets.juju.api.client import ApiClient, Identity
+    from tippingpoint.targets.juju.api.client import ApiClient
+    from tippingpoint.targets.juju.api.login import Identity
 
     client = ApiClient([f"127.0.0.1:{port}"], ca)
 

@@ -43,7 +43,7 @@ from lab.juju.simulator import JujuLab  # noqa: E402
 from tests.benchmarks.juju_side import agent_conf, make_agent  # noqa: E402
 from tippingpoint.rundir.results import load_run  # noqa: E402
 from tippingpoint.targets.juju.api.access import from_store  # noqa: E402
-from tippingpoint.targets.juju.api.client import Identity  # noqa: E402
+from tippingpoint.targets.juju.api.login import Identity  # noqa: E402
 from tippingpoint.util.open_files import allow_connections  # noqa: E402
 
 GOAL = 0.6

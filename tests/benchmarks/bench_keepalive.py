@@ -66,7 +66,8 @@ async def each_in_turn(clients: int, total: int, send: Callable[[int, Callable[[
 
 async def ours(endpoints: list[str], clients: int, total: int) -> None:
     from tippingpoint.plan.claim import ClaimWorkload
-    from tippingpoint.targets.etcd.claim import Scope, connect
+    from tippingpoint.targets.etcd.access import Scope
+    from tippingpoint.targets.etcd.claim import connect
     from tippingpoint.targets.etcd.plan import EtcdTarget
 
     scope = Scope(f"/tippingpoint/bench-{os.getpid()}/", os.getpid() << 32)
@@ -124,7 +125,8 @@ async def grpc_aio(endpoints: list[str], clients: int, total: int) -> None:
 async def hold(endpoints: list[str], leases: int, units: int) -> dict[str, float]:
     """Hold leases with all other units waiting, extend each once over 30 s, and report the memory."""
     from tippingpoint.plan.claim import ClaimWorkload
-    from tippingpoint.targets.etcd.claim import Scope, connect
+    from tippingpoint.targets.etcd.access import Scope
+    from tippingpoint.targets.etcd.claim import connect
     from tippingpoint.targets.etcd.plan import EtcdTarget
     from tippingpoint.workloads.claim.target import Holding
 

@@ -8,7 +8,8 @@ import yaml
 
 from lab.juju.simulator import JujuLab
 from tippingpoint.targets.juju.api.access import ControllerAccess
-from tippingpoint.targets.juju.api.client import ApiClient, Identity
+from tippingpoint.targets.juju.api.client import ApiClient
+from tippingpoint.targets.juju.api.login import Identity
 from tippingpoint.targets.juju.hollow import HollowFleet, make_model
 
 

@@ -22,7 +22,8 @@ from tippingpoint.analysis.analyse import Analysis
 from tippingpoint.analysis.generator_health import show_stall, show_state, show_worker
 from tippingpoint.analysis.latency import costs
 from tippingpoint.analysis.thresholds import Check
-from tippingpoint.analysis.tipping import Forecast, Tipping
+from tippingpoint.analysis.tipping import Tipping
+from tippingpoint.analysis.usl import Forecast
 from tippingpoint.errors import UserError
 from tippingpoint.plan.cts import CTS_STEPS
 from tippingpoint.plan.kinds import facts_of
@@ -210,7 +211,7 @@ def _run(run: RunData) -> dict[str, Any]:
 
 
 def _seconds(run: RunData) -> float | None:
-    """Return how long a run took. Older ones were told by the wall clock, which may have been set back meanwhile."""
+    """Return how long a run took. The wall clock says when a part ended that was cut, and may have been set back."""
     manifest = run.manifest
     if manifest.ended is None:
         return None

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import ops
 from tippingpoint_charm.access import find_access
-from tippingpoint_charm.actions import PATIENCE, Results, answers, goes_on, read_plan
+from tippingpoint_charm.actions import PATIENCE, answers, goes_on, read_plan
 from tippingpoint_charm.agent import Refused
 from tippingpoint_charm.generator import GeneratorCharm
 from tippingpoint_charm.parameters import EvictMember, Parameters, Start
 from tippingpoint_charm.preparing import Preparation
+from tippingpoint_charm.results import Results
 from tippingpoint_charm.settings import Settings, read_settings, targets_of
 
 from tippingpoint.util.process import leave_no_core

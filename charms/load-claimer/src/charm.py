@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import ops
-from tippingpoint_charm.actions import Results, answers
+from tippingpoint_charm.actions import answers
 from tippingpoint_charm.generator import GeneratorCharm
 from tippingpoint_charm.parameters import Parameters
-from tippingpoint_charm.results import verbatim
+from tippingpoint_charm.results import Results, verbatim
 from tippingpoint_charm.settings import Settings, targets_of
 
 from tippingpoint.units.shared_run import ask_storm

@@ -27,7 +27,9 @@ from lab.etcd.programs import find_etcd, flavor
 from lab.ports import free_ports
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.plan.claim import ClaimWorkload
-from tippingpoint.targets.etcd.claim import LEASE_IDS, Scope, clean, connect
+from tippingpoint.targets.etcd.access import Scope
+from tippingpoint.targets.etcd.claim import clean, connect
+from tippingpoint.targets.etcd.ledger import WORKER_LEASE_IDS
 from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.workloads.claim.target import ClaimTarget, Holding, Led
 from tippingpoint.workloads.load import TargetFacts
@@ -46,11 +48,11 @@ def api(request: pytest.FixtureRequest) -> str:
 def scope(request: pytest.FixtureRequest) -> Iterator[Scope]:
     """A run of its own: keys and lease ids that no other test has. The shared cluster has none of them afterwards."""
     run = uuid.uuid4()
-    scope = Scope(f"/tippingpoint/{run.hex}/", (run.int % (1 << 30)) * LEASE_IDS)
+    scope = Scope(f"/tippingpoint/{run.hex}/", (run.int % (1 << 30)) * WORKER_LEASE_IDS)
     shared = request.getfixturevalue("etcd") if "etcd" in request.fixturenames else None
     yield scope
     if shared is not None:
-        ids = range(scope.lease_ids, scope.lease_ids + LEASE_IDS)
+        ids = range(scope.lease_ids, scope.lease_ids + WORKER_LEASE_IDS)
         for api in shared.apis:
             uvloop.run(clean(target_of(shared, api), scope.prefix, ids))
 
@@ -147,7 +149,9 @@ class Admin:
     def leases(self, scope: Scope) -> int:
         """How many v3 leases of a run exist."""
         listed = self._http("POST", "/v3/lease/leases", {}).get("leases", [])
-        return sum(scope.lease_ids <= int(lease["ID"]) < scope.lease_ids + LEASE_IDS for lease in listed)
+        return sum(
+            scope.lease_ids <= int(lease["ID"]) < scope.lease_ids + WORKER_LEASE_IDS for lease in listed
+        )
 
     def _http(self, method: str, path: str, body: Any = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
@@ -575,7 +579,7 @@ def test_a_cancelled_v3_claim_leaves_no_lease(etcd: EtcdLab, scope: Scope) -> No
 def test_clean_removes_a_runs_keys_and_leases_and_no_others(
     etcd: EtcdLab, api: str, scope: Scope, admin: Admin
 ) -> None:
-    neighbour = Scope(scope.prefix[:-1] + "0/", scope.lease_ids + LEASE_IDS)
+    neighbour = Scope(scope.prefix[:-1] + "0/", scope.lease_ids + WORKER_LEASE_IDS)
 
     async def run() -> None:
         target = target_of(etcd, api)
@@ -584,7 +588,7 @@ def test_clean_removes_a_runs_keys_and_leases_and_no_others(
                 await held(claims.claim(lease, 0))
             theirs = await held(others.claim(1, 0))
             admin.put(f"{scope.prefix}left", "behind")
-            ids = range(scope.lease_ids, scope.lease_ids + LEASE_IDS)
+            ids = range(scope.lease_ids, scope.lease_ids + WORKER_LEASE_IDS)
             assert await clean(target, scope.prefix, ids) == 6
             assert admin.value(f"{scope.prefix}3") is None
             assert admin.value(f"{scope.prefix}left") is None
@@ -606,7 +610,9 @@ def test_clean_finds_a_v3_lease_that_has_no_key(etcd: EtcdLab, scope: Scope) -> 
             await held(claims.claim(1, 0))
         admin.delete(f"{scope.prefix}1")
         assert admin.leases(scope) == 1
-        assert await clean(target, scope.prefix, range(scope.lease_ids, scope.lease_ids + LEASE_IDS)) == 1
+        assert (
+            await clean(target, scope.prefix, range(scope.lease_ids, scope.lease_ids + WORKER_LEASE_IDS)) == 1
+        )
         assert admin.leases(scope) == 0
 
     uvloop.run(run())
@@ -650,7 +656,7 @@ def test_with_a_certificate_and_a_login_everything_works(secure: EtcdLab, api: s
             claims.watch_release(1, 1, released)
             await claims.release(holdings[1])
             await released.wait()
-        ids = range(scope.lease_ids, scope.lease_ids + LEASE_IDS)
+        ids = range(scope.lease_ids, scope.lease_ids + WORKER_LEASE_IDS)
         assert await clean(target, scope.prefix, ids) == 9
 
     uvloop.run(run())

@@ -16,8 +16,9 @@ from tests.functional.juju.juju_access import REAL, run, user_of
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.targets.juju.api import charm
 from tippingpoint.targets.juju.api.access import ControllerAccess
-from tippingpoint.targets.juju.api.client import ApiClient, Identity
+from tippingpoint.targets.juju.api.client import ApiClient
 from tippingpoint.targets.juju.api.errors import ApiError, ConnectionLost
+from tippingpoint.targets.juju.api.login import Identity
 from tippingpoint.targets.juju.api.model import HollowMachineSpec, ModelAdmin, ask, log_in
 from tippingpoint.targets.juju.hollow import (
     HollowFleet,

@@ -20,7 +20,8 @@ from tests.unit.targets.lxd.lxd_files import written
 from tippingpoint.errors import TargetError
 from tippingpoint.monitoring.prometheus import Prometheus
 from tippingpoint.plan.claim import ClaimWorkload
-from tippingpoint.targets.etcd.claim import Scope, connect
+from tippingpoint.targets.etcd.access import Scope
+from tippingpoint.targets.etcd.claim import connect
 from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.targets.juju.api.stream import why
 from tippingpoint.util.certificates import certificate_fault

@@ -37,7 +37,8 @@ _FAR = 0.7
 """A margin that is farther from 0 than this (ln 2) counts by its side only."""
 _CURVED = 0.15
 """How far a margin may be from a straight line, as a share of itself."""
-_SOFTNESS: FloatArray = np.geomspace(0.0025, 0.4, 10)
+SOFTNESS: FloatArray = np.geomspace(0.0025, 0.4, 10)
+"""The softnesses that a limit may have: standard deviations of the limit's log from hold to hold."""
 _SOFTNESS_PRIOR: FloatArray = np.asarray([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.3, 0.05])
 """Sharp limits are as likely as soft ones, on a scale of logs: a prior with fewer of them tells them wider than they
 are. The softest are rare."""
@@ -150,7 +151,7 @@ class Beliefs:
         story, limit, soft = np.nonzero(cases > cases.max() * 1e-4)
         weights = cases[story, limit, soft]
         here = self._grid[limit] + _DRIFTS[story] * at
-        return below((here[:, None] - loads[None, :]) / _SOFTNESS[soft][:, None]), weights / weights.sum()
+        return below((here[:, None] - loads[None, :]) / SOFTNESS[soft][:, None]), weights / weights.sum()
 
     def gain(self, loads: FloatArray, at: float, *, hurt: bool, since: float) -> FloatArray:
         """Return how many nats the outcome of a probe at each of these logs of loads is expected to tell of the limit.
@@ -195,7 +196,7 @@ class Beliefs:
     def _make(self, lowest: float, highest: float) -> None:
         self._grid: FloatArray = np.linspace(lowest, highest, _STEPS)
         prior = np.log(_PRIOR)[:, None, None, None] + np.log(np.outer(_SOFTNESS_PRIOR, _SLOPE_PRIOR))
-        shape = (len(_STORIES), _STEPS, len(_SOFTNESS), len(_SLOPE_PRIOR))
+        shape = (len(_STORIES), _STEPS, len(SOFTNESS), len(_SLOPE_PRIOR))
         self._logs: _Logs = np.broadcast_to(prior.astype(np.float32), shape).copy()
         for place, evidence in enumerate(self._evidence):
             self._logs += self._likelihood(evidence, self._evidence[:place])
@@ -213,15 +214,15 @@ class Beliefs:
             np.round(_lower(evidence.hurt, evidence.since) - _DRIFTS * evidence.at, 4), return_inverse=True
         )
         over = (evidence.load - self._grid[None, :] + shifts[:, None])[..., None]
-        held = below(-over / _SOFTNESS)
+        held = below(-over / SOFTNESS)
         chance = held if evidence.held else 1.0 - held
         margin = evidence.margin
         if margin is None or not isfinite(evidence.error) or abs(margin) > _FAR:
             return np.log((1 - LAPSE) * chance + LAPSE / 2).astype(np.float32)[each][..., None]
         expected = over.astype(np.float32)[..., None] * _SLOPES.astype(np.float32)
-        own = ((_SOFTNESS[:, None] * _SLOPES) ** 2 + (evidence.error**2 + 1e-6)).astype(np.float32)
+        own = ((SOFTNESS[:, None] * _SLOPES) ** 2 + (evidence.error**2 + 1e-6)).astype(np.float32)
         variance = (_CURVED * expected) ** 2 + own
-        likely = np.empty((*expected.shape[:-2], len(_SOFTNESS), len(_SLOPE_PRIOR)), np.float32)
+        likely = np.empty((*expected.shape[:-2], len(SOFTNESS), len(_SLOPE_PRIOR)), np.float32)
         likely[..., :-1] = np.exp(-0.5 * (margin - expected) ** 2 / variance) / np.sqrt(2 * pi * variance)
         likely[..., -1] = chance * _alike(evidence, before)
         likely *= 1 - LAPSE
@@ -246,7 +247,7 @@ class Beliefs:
         hurt = np.rint(lower[stories] / step).astype(np.int64)
         first, last = int((drifted - hurt).min()), int(drifted.max()) + _STEPS
         here = self._grid[0] + step * np.arange(first, last)
-        held = below((here[:, None, None] - loads) / _SOFTNESS[soft][:, None])  # limit, softness, load
+        held = below((here[:, None, None] - loads) / SOFTNESS[soft][:, None])  # limit, softness, load
         of_limit, chances = np.zeros(last - first), np.zeros((last - first, len(loads)))
         for story, drift, down in zip(stories, drifted - first, hurt, strict=True):
             weights = each[story][:, soft]
@@ -274,10 +275,6 @@ class Beliefs:
     def _quantiles_of_base(self, shares: Sequence[float]) -> list[float]:
         summed = np.cumsum(self._weights.sum(axis=(0, 2, 3)))
         return [float(self._grid[min(int(np.searchsorted(summed, share)), _STEPS - 1)]) for share in shares]
-
-
-SOFTNESS = _SOFTNESS
-"""The softnesses that a limit may have: standard deviations of the limit's log from hold to hold."""
 
 
 def _lower(hurt: bool, since: float) -> FloatArray:

@@ -8,7 +8,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.targets.etcd.ledger import WORKER_LEASE_IDS
 from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.util.backoff import backoff
 from tippingpoint.util.certificates import certificate_fault
@@ -20,7 +19,6 @@ ANSWER_WITHIN = 5.0
 """Seconds a server has for each step of open() and clean(), including the handshake."""
 LEADER_WITHIN = 2.0
 """Seconds a member has to report the leader; then another member is asked."""
-LEASE_IDS = WORKER_LEASE_IDS
 _FIRST_RETRY, _LONGEST_RETRY = 0.1, 2.0
 
 

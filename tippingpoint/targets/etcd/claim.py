@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from tippingpoint.plan.claim import ClaimWorkload
-from tippingpoint.targets.etcd.access import LEASE_IDS, Scope
+from tippingpoint.targets.etcd.access import Scope
 from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.targets.etcd.v3 import V3Target
 from tippingpoint.targets.etcd.v3_clean import clean_v3
 from tippingpoint.workloads.claim.target import ClaimTarget
-
-__all__ = ["LEASE_IDS", "Scope", "clean", "connect"]
 
 
 def connect(target: EtcdTarget, workload: ClaimWorkload, scope: Scope) -> ClaimTarget:

@@ -53,11 +53,12 @@ class Etcd(Target[EtcdTarget, EtcdEntry, EtcdWorkspace]):
         self, plan: Plan, workspace: EtcdWorkspace, worker: str, recorder: Recorder, schedule: Schedule
     ) -> Load:
         from tippingpoint.targets.etcd import claim
+        from tippingpoint.targets.etcd.access import Scope
         from tippingpoint.workloads.claim.workload import ClaimLoad
 
         assert isinstance(plan, ClaimPlan)
         assert isinstance(plan.target, EtcdTarget)
-        scope = claim.Scope(workspace.prefix, workspace.first_lease_id + int(worker) * WORKER_LEASE_IDS)
+        scope = Scope(workspace.prefix, workspace.first_lease_id + int(worker) * WORKER_LEASE_IDS)
         return ClaimLoad(plan.workload, claim.connect(plan.target, plan.workload, scope), recorder, schedule)
 
     def pprof_tls(self, section: EtcdTarget) -> ssl.SSLContext | bool:
@@ -77,8 +78,9 @@ class Etcd(Target[EtcdTarget, EtcdEntry, EtcdWorkspace]):
 
     async def log_in(self, section: EtcdTarget) -> None:
         from tippingpoint.targets.etcd import claim
+        from tippingpoint.targets.etcd.access import Scope
 
-        scope = claim.Scope(key_prefix("login"), 0)
+        scope = Scope(key_prefix("login"), 0)
         leases = claim.connect(section.model_copy(update={"connections": 1}), ClaimWorkload(), scope)
         try:
             await leases.open()

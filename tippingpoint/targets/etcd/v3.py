@@ -17,9 +17,10 @@ from contextlib import suppress
 
 from tippingpoint.plan.claim import ClaimWorkload
 from tippingpoint.targets.etcd import messages as pb
-from tippingpoint.targets.etcd.access import LEADER_WITHIN, LEASE_IDS, Scope, access
+from tippingpoint.targets.etcd.access import LEADER_WITHIN, Scope, access
 from tippingpoint.targets.etcd.grpc import INTERNAL, NOT_FOUND, UNIMPLEMENTED, RpcError, framed
 from tippingpoint.targets.etcd.http2 import ProtocolError
+from tippingpoint.targets.etcd.ledger import WORKER_LEASE_IDS
 from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.targets.etcd.v3_calls import Request, ask, for_administrators
 from tippingpoint.targets.etcd.v3_cluster import Cluster
@@ -43,7 +44,7 @@ class V3Target:
         self._cluster: Cluster | None = None
         self._releases: Releases | None = None
         # A restarted worker has the same range of ids. A random start in its first half avoids ids in use.
-        self._ids = itertools.count(scope.lease_ids + 1 + secrets.randbelow(LEASE_IDS // 2))
+        self._ids = itertools.count(scope.lease_ids + 1 + secrets.randbelow(WORKER_LEASE_IDS // 2))
         self._revoking = 0
         self._revoked: Future[None] | None = None
         self._members: dict[int, str] = {}

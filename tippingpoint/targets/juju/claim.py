@@ -21,7 +21,8 @@ from typing import Any, TypeVar
 from tippingpoint.errors import Limited, OperationFailed, TargetError
 from tippingpoint.plan.claim import MAX_LEASES
 from tippingpoint.targets.juju.api.access import AgentAccess, ControllerAccess
-from tippingpoint.targets.juju.api.client import ApiClient, Connection, Identity
+from tippingpoint.targets.juju.api.client import ApiClient
+from tippingpoint.targets.juju.api.connection import Connection
 from tippingpoint.targets.juju.api.errors import (
     UNAUTHORIZED,
     ApiError,
@@ -29,6 +30,7 @@ from tippingpoint.targets.juju.api.errors import (
     result_error,
     result_errors,
 )
+from tippingpoint.targets.juju.api.login import Identity
 from tippingpoint.targets.juju.api.model import ask, log_in
 from tippingpoint.targets.juju.hollow import HollowFleet, application_name
 from tippingpoint.util.bound import Bound

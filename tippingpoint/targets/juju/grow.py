@@ -24,7 +24,8 @@ from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.targets.juju.api import charm
 from tippingpoint.targets.juju.api.access import ControllerAccess
-from tippingpoint.targets.juju.api.client import ApiClient, Identity
+from tippingpoint.targets.juju.api.client import ApiClient
+from tippingpoint.targets.juju.api.login import Identity
 from tippingpoint.targets.juju.api.model import ANSWER_WITHIN, HollowMachineSpec, ModelAdmin
 from tippingpoint.targets.juju.grow_steps import (
     Existing,

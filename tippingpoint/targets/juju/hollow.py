@@ -20,8 +20,10 @@ from typing import Any
 
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.targets.juju.api.access import ControllerAccess
-from tippingpoint.targets.juju.api.client import ApiClient, Connection, Identity
+from tippingpoint.targets.juju.api.client import ApiClient
+from tippingpoint.targets.juju.api.connection import Connection
 from tippingpoint.targets.juju.api.errors import UNAUTHORIZED, ApiError, result_errors
+from tippingpoint.targets.juju.api.login import Identity
 from tippingpoint.targets.juju.api.model import (
     HollowMachineSpec,
     ModelAdmin,

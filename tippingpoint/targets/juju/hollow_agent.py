@@ -17,8 +17,10 @@ from functools import partial
 from typing import Any
 
 from tippingpoint.errors import OperationFailed
-from tippingpoint.targets.juju.api.client import ApiClient, Connection, Identity
+from tippingpoint.targets.juju.api.client import ApiClient
+from tippingpoint.targets.juju.api.connection import Connection
 from tippingpoint.targets.juju.api.errors import NOT_IMPLEMENTED, ApiError, result_error
+from tippingpoint.targets.juju.api.login import Identity
 from tippingpoint.targets.juju.api.model import fields, items, unit_tag
 from tippingpoint.util import timing
 from tippingpoint.util.backoff import backoff

@@ -10,8 +10,10 @@ from functools import partial
 from typing import Any
 
 from tippingpoint.errors import OperationFailed
-from tippingpoint.targets.juju.api.client import ApiClient, Connection, Identity
+from tippingpoint.targets.juju.api.client import ApiClient
+from tippingpoint.targets.juju.api.connection import Connection
 from tippingpoint.targets.juju.api.errors import ConnectionLost, result_errors
+from tippingpoint.targets.juju.api.login import Identity
 from tippingpoint.targets.juju.api.model import ask, log_in, unit_tag
 from tippingpoint.targets.juju.hollow import PASSWORDS_PER_CALL
 from tippingpoint.targets.juju.hollow_agent import Agent

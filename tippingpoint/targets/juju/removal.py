@@ -9,7 +9,8 @@ from typing import Any
 
 from tippingpoint.errors import OperationFailed, TargetError
 from tippingpoint.targets.juju.api.access import ControllerAccess
-from tippingpoint.targets.juju.api.client import ApiClient, Connection
+from tippingpoint.targets.juju.api.client import ApiClient
+from tippingpoint.targets.juju.api.connection import Connection
 from tippingpoint.targets.juju.api.errors import UNAUTHORIZED, ApiError, result_error, result_errors
 from tippingpoint.targets.juju.api.model import GONE, ModelAdmin, ask, fields, items, log_in
 from tippingpoint.targets.juju.hollow import batches, list_models, matching_model

@@ -14,8 +14,9 @@ from urllib.parse import urlencode
 
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.rundir.files import create_file
-from tippingpoint.targets.openstack.access import CloudAccess, clouds_file, from_clouds
+from tippingpoint.targets.openstack.access import CloudAccess, from_clouds
 from tippingpoint.targets.openstack.client import PATIENCE, OpenstackClient, insist, mapping
+from tippingpoint.targets.openstack.clouds import clouds_file
 from tippingpoint.targets.openstack.errors import (
     CONFLICT,
     FORBIDDEN,

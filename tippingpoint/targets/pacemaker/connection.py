@@ -22,11 +22,8 @@ from tippingpoint.targets.pacemaker.wire import (
     frame,
     login,
     notifications,
-    parse,
 )
 from tippingpoint.util.network_errors import CLOSED, in_words
-
-__all__ = ["Connection", "parse"]
 
 _SAID = {
     -1: "not permitted",

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 import ops
 
+from tippingpoint.agent.client import AgentAway
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan, parse_plan
 from tippingpoint.plan.share import part_of
@@ -22,7 +23,7 @@ from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run, stop, 
 from tippingpoint.util.numbers import show_us
 from tippingpoint.util.text import nearest, show_amount
 from tippingpoint_charm.access import find_access
-from tippingpoint_charm.agent import Agent, AgentAway, Refused
+from tippingpoint_charm.agent import Agent, Refused
 from tippingpoint_charm.exchange import Exchange
 from tippingpoint_charm.machine import Machine, MachineProblem
 from tippingpoint_charm.parameters import Clean, Parameters, Report, Start, Status

@@ -11,6 +11,7 @@ from typing import Any
 import ops
 from pydantic import ValidationError
 
+from tippingpoint.agent.client import AgentAway
 from tippingpoint.errors import UserError
 from tippingpoint.plan.figures import figures_of
 from tippingpoint.plan.read import Plan
@@ -19,7 +20,7 @@ from tippingpoint.units.figure_words import FigureNews
 from tippingpoint.units.search_words import NextLoad, ProbeReport
 from tippingpoint.units.shared_run import SharedRun, UnitWord, conduct, lose, lost_with_remains, to_judge
 from tippingpoint_charm.access import TargetAccess, find_access
-from tippingpoint_charm.agent import HOOK_WAITS, Agent, AgentAway, Refused
+from tippingpoint_charm.agent import HOOK_WAITS, Agent, Refused
 from tippingpoint_charm.credentials import (
     DIRECTORY,
     names_of_credentials,

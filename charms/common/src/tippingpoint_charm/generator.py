@@ -15,12 +15,13 @@ from typing import ClassVar
 import ops
 
 from tippingpoint import __version__
+from tippingpoint.agent.client import AgentAway
 from tippingpoint.errors import UserError
 from tippingpoint.plan.kinds import usual
 from tippingpoint.plan.read import Plan
 from tippingpoint_charm.access import find_access
 from tippingpoint_charm.actions import ActingCharm, Actions
-from tippingpoint_charm.agent import Agent, AgentAway, Refused
+from tippingpoint_charm.agent import Agent, Refused
 from tippingpoint_charm.exchange import Exchange
 from tippingpoint_charm.machine import MachineProblem
 from tippingpoint_charm.peers import NAME as PEERS

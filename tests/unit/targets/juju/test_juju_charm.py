@@ -16,8 +16,8 @@ import yaml
 from tests.unit.targets.juju.juju_stub import certificates
 from tests.unit.targets.juju.test_juju_client import MODEL
 from tippingpoint.targets.juju.api.charm import NAME, PEER, PROVIDES, REQUIRES, archive, upload
-from tippingpoint.targets.juju.api.client import Identity
 from tippingpoint.targets.juju.api.errors import ApiError, ConnectionLost
+from tippingpoint.targets.juju.api.login import Identity
 
 
 def test_the_archive_is_the_same_bytes_every_time() -> None:

@@ -14,8 +14,8 @@ from tests.unit.targets.juju.juju_stub import Peer, Stub, login_reply, server_fr
 from tests.unit.targets.juju.test_juju_client import MODEL, UNIT
 from tippingpoint.targets.juju import claim
 from tippingpoint.targets.juju.api.access import AgentAccess, ControllerAccess
-from tippingpoint.targets.juju.api.client import Identity
 from tippingpoint.targets.juju.api.errors import ApiError
+from tippingpoint.targets.juju.api.login import Identity
 from tippingpoint.targets.juju.claim import AgentLeases, HollowLeases
 
 LOOPS = ("asyncio", "uvloop")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.unit.targets.juju.juju_stub import Peer, login_reply, obliging, stub
 from tippingpoint.errors import UserError
-from tippingpoint.targets.juju.api.client import ApiClient, Identity
+from tippingpoint.targets.juju.api.client import ApiClient
 from tippingpoint.targets.juju.api.errors import (
     ApiError,
     ConnectionLost,
@@ -21,7 +21,7 @@ from tippingpoint.targets.juju.api.errors import (
     result_errors,
 )
 from tippingpoint.targets.juju.api.facades import choose, offered_facades
-from tippingpoint.targets.juju.api.login import TermsBook
+from tippingpoint.targets.juju.api.login import Identity, TermsBook
 
 MODEL = "ef3d116f-0437-4a17-844b-bde876780123"
 UNIT = Identity("unit-tp1-l0-0", "unit-secret")

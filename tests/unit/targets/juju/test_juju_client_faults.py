@@ -24,7 +24,8 @@ from tests.unit.targets.juju.juju_stub import (
 )
 from tests.unit.targets.juju.test_juju_client import MODEL, UNIT, hosts
 from tippingpoint.targets.juju.api import dialling, pings
-from tippingpoint.targets.juju.api.client import ApiClient, Connection
+from tippingpoint.targets.juju.api.client import ApiClient
+from tippingpoint.targets.juju.api.connection import Connection
 from tippingpoint.targets.juju.api.errors import ConnectionLost
 from tippingpoint.targets.juju.api.pings import PingClock
 

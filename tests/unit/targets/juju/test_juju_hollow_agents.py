@@ -15,7 +15,8 @@ from tippingpoint.plan.grow import GROW_OPERATIONS
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.targets.juju import hollow_agent
 from tippingpoint.targets.juju.api.access import ControllerAccess
-from tippingpoint.targets.juju.api.client import ApiClient, Identity
+from tippingpoint.targets.juju.api.client import ApiClient
+from tippingpoint.targets.juju.api.login import Identity
 from tippingpoint.targets.juju.api.model import ModelAdmin
 from tippingpoint.targets.juju.hollow_agents import Agents
 from tippingpoint.workloads.schedule import Schedule

@@ -14,7 +14,8 @@ import pytest
 
 from tests.unit.targets.juju.juju_stub import certificates, stub
 from tippingpoint.targets.juju.api import resumption
-from tippingpoint.targets.juju.api.client import ApiClient, Identity
+from tippingpoint.targets.juju.api.client import ApiClient
+from tippingpoint.targets.juju.api.login import Identity
 from tippingpoint.targets.juju.api.resumption import Resumption
 
 UNIT = Identity("unit-tp1-l0-0", "unit-secret")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tippingpoint.errors import UserError
-from tippingpoint.targets.juju.api.client import Identity
+from tippingpoint.targets.juju.api.login import Identity
 from tippingpoint.util.secret_files import read_text, read_yaml
 
 

@@ -18,9 +18,9 @@ from http import HTTPStatus
 from typing import Any, cast
 
 from tippingpoint.errors import one_line
-from tippingpoint.targets.juju.api.client import Identity
 from tippingpoint.targets.juju.api.dialling import Controller
 from tippingpoint.targets.juju.api.errors import ApiError, ConnectionLost
+from tippingpoint.targets.juju.api.login import Identity
 
 NAME = "tippingpoint-hollow"
 PEER, PROVIDES, REQUIRES = "cluster", "link", "link-from"

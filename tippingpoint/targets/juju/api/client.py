@@ -13,8 +13,6 @@ from tippingpoint.targets.juju.api.login import Identity, Login, TermsBook
 from tippingpoint.targets.juju.api.pings import PATIENCE, PERIOD, PingClock
 from tippingpoint.targets.juju.api.readiness import Readiness
 
-__all__ = ["ApiClient", "Connection", "Identity"]
-
 _FIRST_VERSION = "4.0.0"
 _AT_A_TIME = 200
 

@@ -14,8 +14,10 @@ from typing import Any, cast
 from tippingpoint.errors import OperationFailed
 from tippingpoint.targets.juju.api import charm
 from tippingpoint.targets.juju.api.access import ControllerAccess
-from tippingpoint.targets.juju.api.client import ApiClient, Connection, Identity
+from tippingpoint.targets.juju.api.client import ApiClient
+from tippingpoint.targets.juju.api.connection import Connection
 from tippingpoint.targets.juju.api.errors import ApiError, RateLimited, result_error
+from tippingpoint.targets.juju.api.login import Identity
 from tippingpoint.util.retrying import retry
 
 ANSWER_WITHIN = 300.0

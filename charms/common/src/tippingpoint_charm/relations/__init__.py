@@ -13,8 +13,6 @@ import ops
 from tippingpoint_charm.relations import cos_agent, etcd, grafana, keystone, lxd, metrics, scale_run
 from tippingpoint_charm.relations.databag import reason
 
-__all__ = ["publish_all"]
-
 logger = logging.getLogger(__name__)
 
 
