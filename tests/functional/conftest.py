@@ -1,8 +1,7 @@
 """Targets for the functional tests, real etcd, LXD and Pacemaker clusters, a real OpenStack, a simulated Juju
 controller and a simulated MAAS with a real libvirt, and the check that none of them is left behind. libvirt, LXD and
 Pacemaker need root, and OpenStack packages that root installs: without that the tests on them are left out, which the
-header says. quick.py has the tests that plain
-`./scripts/test` runs."""
+header says. chosen.py says which run when."""
 
 from __future__ import annotations
 
@@ -13,8 +12,9 @@ import signal
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import orjson
 import pytest
@@ -29,8 +29,9 @@ from lab.openstack.cloud import OpenstackLab
 from lab.openstack.programs import is_installed
 from lab.pacemaker.cluster import PacemakerLab
 from tests.conftest import MARK
+from tests.functional.chosen import LAB, NIGHTLY, QUICK, is_among
+from tests.functional.forked import Forked
 from tests.functional.juju.juju_access import REAL, user_of
-from tests.functional.quick import is_quick
 from tests.functional.shared_labs import (
     SharedLab,
     look_at_etcd,
@@ -42,8 +43,7 @@ from tippingpoint.rundir.event_shapes import is_sound
 from tippingpoint.targets.juju.api.access import ControllerAccess, from_store, store_directory
 from tippingpoint.units import shared_run
 
-T = TypeVar("T")
-D = TypeVar("D", bound="_WithDirectory")
+L = TypeVar("L")
 
 _FAKETIME = Path(__file__).resolve().parents[2] / ".cache" / "lib" / "libfaketimeMT.so.1"
 _GONE_WITHIN_S = 300.0
@@ -58,10 +58,17 @@ _OF_LIBVIRT = {"libvirt", "new_libvirt"}
 _OF_ROOT = {"images", "libvirt", "lxd", "pacemaker"}
 _LEFT_OUT = set[str]() if _ROOT else _OF_ROOT if is_installed() else {*_OF_ROOT, "openstack"}
 _FIXTURES = {"lxd": _OF_LXD, "openstack": _OF_OPENSTACK, "pacemaker": _OF_PACEMAKER, "libvirt": _OF_LIBVIRT}
-_BY_FILE = {"juju", "maas", "pacemaker", "releases", "run"}
+_BY_FILE = {"agent", "juju", "lab", "maas", "pacemaker", "releases", "run"}
 """Folders whose tests mostly wait."""
+_FIRST = ("openstack", "lxd", "pacemaker", "maas", "agent", "run", "juju")
+"""What takes long is begun first."""
+_MARKS = {
+    "quick": "what plain ./scripts/test runs",
+    "lab": "what labs themselves do, for CI where lab/ has changed, and nightly",
+    "nightly": "what CI leaves to the night",
+}
 _FAILED = pytest.StashKey[int]()
-_SHARED_ETCD = pytest.StashKey[SharedLab[EtcdLab]]()
+_SHARED = pytest.StashKey[list[SharedLab[Any]]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -78,7 +85,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "lxd: needs LXD, and therefore root")
     config.addinivalue_line("markers", "openstack: needs OpenStack's packages, which root installs")
     config.addinivalue_line("markers", "pacemaker: needs Pacemaker, and therefore root")
-    config.addinivalue_line("markers", "quick: what plain ./scripts/test runs; see quick.py")
+    for mark, about in _MARKS.items():
+        config.addinivalue_line("markers", f"{mark}: {about}; see chosen.py")
 
 
 def pytest_report_header() -> str | None:
@@ -111,21 +119,29 @@ class _ByFolder(LoadScopeScheduling):
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _ByFolder:
     """Share out tests by folder. (--dist loadgroup groups nothing under pytest 9.2.)"""
+    config.option.loadscopereorder = False  # they are in order
     return _ByFolder(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by what is marked here
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what needs libvirt, LXD, OpenStack or Pacemaker, and leave it out for a user who cannot run it; mark what is
-    quick. Tests that break a shared OpenStack or Pacemaker come last."""
+    quick, of a lab or nightly. Tests that break a shared OpenStack or Pacemaker come last in their folder."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         for mark, of_mark in _FIXTURES.items():
             if of_mark & fixtures:
                 item.add_marker(mark)
-        if is_quick(_below(item.nodeid), fixtures):
-            item.add_marker("quick")
-    items.sort(key=lambda item: bool({_BROKEN, _BROKEN_PACEMAKER} & set(getattr(item, "fixturenames", ()))))
+        for mark, chosen in (("quick", QUICK), ("lab", LAB), ("nightly", NIGHTLY)):
+            if is_among(_below(item.nodeid), chosen):
+                item.add_marker(mark)
+    order = {folder: place for place, folder in enumerate(_FIRST)}
+    items.sort(
+        key=lambda item: (
+            order.get(_folder(item), len(order)),
+            bool({_BROKEN, _BROKEN_PACEMAKER} & set(getattr(item, "fixturenames", ()))),
+        )
+    )
     out = [item for item in items if any(item.get_closest_marker(mark) for mark in _LEFT_OUT)]
     if out:
         config.hook.pytest_deselected(items=out)
@@ -145,41 +161,76 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(trylast=True)  # after the fixtures of the test
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """End the shared etcd with the last test of a folder: tests of many folders use it, and others follow them."""
+    """End shared labs with the last test of a folder: other folders follow, which may not use them."""
     if nextitem is not None and _folder(item) != _folder(nextitem):
-        shared = item.config.stash.get(_SHARED_ETCD, None)
-        if shared is not None:
-            shared.rest()
+        for lab in item.config.stash.get(_SHARED, []):
+            lab.rest()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def lab_directories() -> Iterator[list[Path]]:
+    """Where labs of this session had what they ran on. Fails the session if one of them is there after its last test,
+    or if anything runs that its tests started."""
+    directories: list[Path] = []
+    yield directories
+    deadline = time.monotonic() + _GONE_WITHIN_S
+    while left := [*_started(), *(str(path) for path in directories if path.exists())]:
+        if time.monotonic() > deadline:
+            pytest.fail(f"left behind: {', '.join(left)}")
+        time.sleep(0.1)
+
+
+def _started() -> Iterator[str]:
+    """The command lines of what this session's tests have started and still runs."""
+    yield from (" ".join(map(str, process.args)) for process in Forked.started if process.poll() is None)
+    mark = f"{MARK}={os.environ[MARK]}".encode()
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):  # it has ended
+            if process.name.isdigit() and mark in (process / "environ").read_bytes().split(b"\0"):
+                yield (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+
+
+class _HasDirectory(Protocol):
+    directory: Path
+
+
+class Share(Protocol):
+    """Makes a lab that tests share."""
+
+    def __call__(
+        self, make: Callable[[], AbstractContextManager[L]], look: Callable[[L], object]
+    ) -> SharedLab[L]:
+        """`look` is SharedLab's."""
+        ...
 
 
 @pytest.fixture(scope="session")
-def failed(request: pytest.FixtureRequest) -> Callable[[], int]:
-    """Tells how many tests have failed so far, or their setup or teardown."""
-    return lambda: request.config.stash.get(_FAILED, 0)
+def share(pytestconfig: pytest.Config, lab_directories: list[Path]) -> Iterator[Share]:
+    """Makes labs that tests of a folder share. They end with it."""
+    with contextlib.ExitStack() as labs:
+
+        def noted(make: Callable[[], AbstractContextManager[L]]) -> Callable[[], AbstractContextManager[L]]:
+            @contextlib.contextmanager
+            def made() -> Generator[L]:
+                with make() as lab:
+                    lab_directories.append(cast(_HasDirectory, lab).directory)
+                    yield lab
+
+            return made
+
+        def start(make: Callable[[], AbstractContextManager[L]], look: Callable[[L], object]) -> SharedLab[L]:
+            failed = partial(pytestconfig.stash.get, _FAILED, 0)
+            lab = labs.enter_context(SharedLab(noted(make), look, failed))
+            pytestconfig.stash.setdefault(_SHARED, []).append(lab)
+            return lab
+
+        yield start
 
 
 @pytest.fixture(scope="session")
-def open_labs() -> list[EtcdLab]:
-    """The clusters that are meant to be running now."""
-    return []
-
-
-@pytest.fixture(scope="session")
-def shared_etcd(
-    open_labs: list[EtcdLab], failed: Callable[[], int], pytestconfig: pytest.Config
-) -> Iterator[SharedLab[EtcdLab]]:
-    """The cluster of `etcd`, which lasts for a folder."""
-
-    @contextlib.contextmanager
-    def make() -> Generator[EtcdLab]:
-        with EtcdLab(members=3) as lab:
-            open_labs.append(lab)
-            yield lab
-            open_labs.remove(lab)
-
-    with SharedLab(make, look_at_etcd, failed) as shared:
-        pytestconfig.stash[_SHARED_ETCD] = shared
-        yield shared
+def shared_etcd(share: Share) -> SharedLab[EtcdLab]:
+    """The cluster of `etcd`."""
+    return share(lambda: EtcdLab(members=3), look_at_etcd)
 
 
 @pytest.fixture
@@ -189,7 +240,7 @@ def etcd(shared_etcd: SharedLab[EtcdLab]) -> EtcdLab:
 
 
 @pytest.fixture
-def new_etcd(open_labs: list[EtcdLab], nothing_left_behind: None) -> Iterator[Callable[..., EtcdLab]]:
+def new_etcd() -> Iterator[Callable[..., EtcdLab]]:
     """Starts clusters of the test's own, with EtcdLab's arguments; they end with the test."""
     with contextlib.ExitStack() as labs:
 
@@ -200,10 +251,7 @@ def new_etcd(open_labs: list[EtcdLab], nothing_left_behind: None) -> Iterator[Ca
             release: str | None = None,
             pprof: bool = False,
         ) -> EtcdLab:
-            lab = labs.enter_context(EtcdLab(members, tls, auth, release=release, pprof=pprof))
-            open_labs.append(lab)
-            labs.callback(open_labs.remove, lab)
-            return lab
+            return labs.enter_context(EtcdLab(members, tls, auth, release=release, pprof=pprof))
 
         yield start
 
@@ -212,15 +260,6 @@ def new_etcd(open_labs: list[EtcdLab], nothing_left_behind: None) -> Iterator[Ca
 def etcd_private(new_etcd: Callable[..., EtcdLab]) -> EtcdLab:
     """A 3-member cluster of the test's own, whose members it may kill."""
     return new_etcd()
-
-
-@pytest.fixture(autouse=True)
-def nothing_left_behind(open_labs: list[EtcdLab]) -> Iterator[None]:
-    """Fails a test after which an etcd runs that this session's processes started and no open lab owns."""
-    yield
-    _expect_gone(
-        "etcd processes", lambda: session_etcds() - {pid for lab in open_labs for pid in lab.pids.values()}
-    )
 
 
 @pytest.fixture(autouse=True)
@@ -256,20 +295,10 @@ def new_juju() -> Iterator[Callable[..., JujuLab]]:
         yield lambda *given, **named: labs.enter_context(JujuLab(*given, **named))
 
 
-@pytest.fixture(scope="session", autouse=True)
-def no_simulator_left_behind() -> Iterator[None]:
-    """Fails the session after whose last test a simulated controller or region of it still runs."""
-    yield
-    _expect_gone(
-        "simulators", lambda: session_processes(b"lab.juju.process") | session_processes(b"lab.maas.process")
-    )
-
-
 @pytest.fixture(scope="session")
-def shared_lxd(failed: Callable[[], int]) -> Iterator[SharedLab[LxdLab]]:
+def shared_lxd(share: Share) -> SharedLab[LxdLab]:
     """The cluster of `lxd`."""
-    with SharedLab(lambda: _with_tiny(LxdLab(members=3)), look_at_lxd, failed) as shared:
-        yield shared
+    return share(lambda: _with_tiny(LxdLab(members=3)), look_at_lxd)
 
 
 @pytest.fixture
@@ -279,28 +308,15 @@ def lxd(shared_lxd: SharedLab[LxdLab]) -> LxdLab:
 
 
 @pytest.fixture(scope="session")
-def shared_lxd_single(failed: Callable[[], int]) -> Iterator[SharedLab[LxdLab]]:
+def shared_lxd_single(share: Share) -> SharedLab[LxdLab]:
     """The server of `lxd_single`."""
-    with SharedLab(lambda: _with_tiny(LxdLab(members=1, clustered=False)), look_at_lxd, failed) as shared:
-        yield shared
+    return share(lambda: _with_tiny(LxdLab(members=1, clustered=False)), look_at_lxd)
 
 
 @pytest.fixture
 def lxd_single(shared_lxd_single: SharedLab[LxdLab]) -> LxdLab:
     """A server of no cluster, with an image `tiny`, shared by the tests that leave it alone."""
     return shared_lxd_single.take()
-
-
-class _WithDirectory(Protocol):
-    directory: Path
-
-
-@contextlib.contextmanager
-def _noted(lab: AbstractContextManager[D], directories: list[Path]) -> Generator[D]:
-    """A lab, whose directory is noted once it has one."""
-    with lab as running:
-        directories.append(running.directory)
-        yield running
 
 
 @contextlib.contextmanager
@@ -317,33 +333,10 @@ def new_lxd() -> Iterator[Callable[..., LxdLab]]:
         yield lambda *given, **named: labs.enter_context(LxdLab(*given, **named))
 
 
-@pytest.fixture(scope="session", autouse=True)
-def no_lxd_left_behind() -> Iterator[None]:
-    """Fails the session after whose last test an LXD of it still runs."""
-    yield
-    _expect_gone(
-        "LXD processes",
-        lambda: {pid for pid in _session_pids() if _read(pid, "comm").strip() in (b"lxd", b"incusd")},
-    )
-
-
 @pytest.fixture(scope="session")
-def openstack_directories() -> list[Path]:
-    """Where the OpenStack labs of this session had what they run on."""
-    return []
-
-
-@pytest.fixture(scope="session")
-def shared_openstack(
-    openstack_directories: list[Path], failed: Callable[[], int]
-) -> Iterator[SharedLab[OpenstackLab]]:
+def shared_openstack(share: Share) -> SharedLab[OpenstackLab]:
     """The cloud of `openstack`."""
-
-    def make() -> AbstractContextManager[OpenstackLab]:
-        return _noted(OpenstackLab(computes=3, brokers=2, tls=True), openstack_directories)
-
-    with SharedLab(make, look_at_openstack, failed) as shared:
-        yield shared
+    return share(lambda: OpenstackLab(computes=3, brokers=2, tls=True), look_at_openstack)
 
 
 @pytest.fixture
@@ -358,24 +351,10 @@ def openstack_to_break(openstack: OpenstackLab) -> OpenstackLab:
     return openstack
 
 
-@pytest.fixture(scope="session", autouse=True)
-def no_openstack_left_behind(openstack_directories: list[Path]) -> Iterator[None]:
-    """Fails the session after whose last test something of an OpenStack lab of it still runs, or its directory is
-    there."""
-    yield
-    _expect_gone("processes of OpenStack labs", _session_lab_processes)
-    _expect_gone("directories", lambda: {path for path in openstack_directories if path.exists()})
-
-
 @pytest.fixture(scope="session")
-def shared_pacemaker(failed: Callable[[], int]) -> Iterator[SharedLab[PacemakerLab]]:
-    """The cluster of `pacemaker`; no directory of it is left behind by the session."""
-    directories: list[Path] = []
-    with SharedLab(
-        lambda: _noted(PacemakerLab(nodes=3), directories), PacemakerLab.is_whole, failed
-    ) as shared:
-        yield shared
-    _expect_gone("directories", lambda: {path for path in directories if path.exists()})
+def shared_pacemaker(share: Share) -> SharedLab[PacemakerLab]:
+    """The cluster of `pacemaker`."""
+    return share(lambda: PacemakerLab(nodes=3), PacemakerLab.is_whole)
 
 
 @pytest.fixture
@@ -398,25 +377,10 @@ def new_pacemaker() -> Iterator[Callable[..., PacemakerLab]]:
         yield lambda *given, **named: labs.enter_context(PacemakerLab(*given, **named))
 
 
-@pytest.fixture(scope="session", autouse=True)
-def no_pacemaker_left_behind() -> Iterator[None]:
-    """Fails the session after whose last test a daemon of Pacemaker or Corosync of it still runs."""
-    yield
-    _expect_gone(
-        "Pacemaker's processes",
-        lambda: {
-            pid for pid in _session_pids() if _read(pid, "comm").startswith((b"corosync", b"pacemaker"))
-        },
-    )
-
-
 @pytest.fixture(scope="session")
-def shared_libvirt(failed: Callable[[], int]) -> Iterator[SharedLab[MaasLab]]:
-    """The region of `libvirt`; no directory of it is left behind by the session."""
-    directories: list[Path] = []
-    with SharedLab(lambda: _noted(MaasLab(libvirt=True), directories), look_at_libvirt, failed) as shared:
-        yield shared
-    _expect_gone("directories", lambda: {path for path in directories if path.exists()})
+def shared_libvirt(share: Share) -> SharedLab[MaasLab]:
+    """The region of `libvirt`."""
+    return share(lambda: MaasLab(libvirt=True), look_at_libvirt)
 
 
 @pytest.fixture
@@ -434,87 +398,11 @@ def new_libvirt() -> Iterator[Callable[..., MaasLab]]:
 
 
 @pytest.fixture(scope="session")
-def background_runs() -> set[int]:
-    """The pids of programs that are meant to outlast the test that started them."""
-    return set()
-
-
-@pytest.fixture(autouse=True)
-def no_run_left_behind(background_runs: set[int]) -> Iterator[None]:
-    """Fails a test that leaves a run or a worker going, which is ended, so that the next one is not disturbed."""
-    yield
-    deadline = time.monotonic() + _GONE_WITHIN_S
-    while left := {
-        pid
-        for pid in session_processes(b"tippingpoint") | session_processes(b"tippingpoint.run.worker")
-        if pid not in background_runs and parent(pid) not in background_runs
-    }:
-        if time.monotonic() > deadline:
-            for pid in left:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            pytest.fail(f"runs left behind: {sorted(left)}")
-        time.sleep(0.05)
-
-
-@pytest.fixture(scope="session")
 def faketime() -> Path:
     """libfaketime, to be preloaded into a process whose clock a test steps; ./scripts/test fetches it."""
     if not _FAKETIME.exists():
         pytest.fail(f"{_FAKETIME}: not there: expected ./scripts/test to have fetched it")
     return _FAKETIME
-
-
-def _expect_gone(what: str, left: Callable[[], set[T]]) -> None:
-    """Fail a test, or a session, after which something is left."""
-    deadline = time.monotonic() + _GONE_WITHIN_S
-    while there := left():
-        if time.monotonic() > deadline:
-            pytest.fail(f"{what} left behind: {sorted(map(str, there))}")
-        time.sleep(0.05)
-
-
-def session_etcds() -> set[int]:
-    """The pids of all etcd processes that descend from this test session."""
-    return {pid for pid in _session_pids() if _read(pid, "comm").strip() == b"etcd"}
-
-
-def session_processes(module: bytes) -> set[int]:
-    """The pids of the processes of this test session that run a Python module (python -m)."""
-    return {pid for pid in _session_pids() if module in _read(pid, "cmdline").split(b"\0")}
-
-
-def _session_lab_processes() -> set[int]:
-    """The pids of the processes of this test session whose home is the directory of a lab, as OpenStack's and its
-    brokers' is."""
-    return {
-        pid
-        for pid in _session_pids()
-        if any(
-            line.startswith(b"HOME=") and b"/tippingpoint-lab-" in line
-            for line in _read(pid, "environ").split(b"\0")
-        )
-    }
-
-
-def parent(pid: int) -> int:
-    """The pid of a process's parent; 0 when the process has ended."""
-    fields = _read(pid, "stat").rpartition(b")")[2].split()
-    return int(fields[1]) if fields else 0
-
-
-def _session_pids() -> Iterator[int]:
-    mark = f"{MARK}={os.environ[MARK]}".encode()
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit() and mark in _read(int(process.name), "environ").split(b"\0"):
-            yield int(process.name)
-
-
-def _read(pid: int, name: str) -> bytes:
-    """A file of a process; nothing when it has ended, or is somebody else's."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/{name}").read_bytes()
-    return b""
 
 
 @pytest.fixture

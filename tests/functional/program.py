@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import yaml
 
 from lab.etcd.cluster import EtcdLab
+from tests.functional.forked import Forked
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.report import write_report
 from tippingpoint.rundir.results import RunData, load_run
@@ -56,8 +57,8 @@ def command(*arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "tippingpoint", *map(str, arguments)]
 
 
-def start(*arguments: str | Path, **environment: str) -> subprocess.Popen[str]:
-    """Start the program without waiting for it."""
+def execute(*arguments: str | Path, **environment: str) -> subprocess.Popen[str]:
+    """Start the program by its command line, for what looks at that, or at its environment, in /proc."""
     return subprocess.Popen(
         command(*arguments),
         stdout=subprocess.PIPE,
@@ -67,9 +68,19 @@ def start(*arguments: str | Path, **environment: str) -> subprocess.Popen[str]:
     )
 
 
+def start(*arguments: str | Path, **environment: str) -> subprocess.Popen[str]:
+    """Start the program without waiting for it."""
+    return Forked([*map(str, arguments)], {**os.environ, **environment})
+
+
 def run(*arguments: str | Path, within: float = WITHIN_S) -> subprocess.CompletedProcess[str]:
     """Run the program to its end."""
-    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=within, check=False)
+    with start(*arguments) as process:
+        try:
+            out, err = process.communicate(timeout=within)
+        finally:
+            process.kill()
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def only_run(out: Path) -> RunData:

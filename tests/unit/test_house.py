@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.quick import QUICK
+from tests.functional.chosen import LAB, NIGHTLY, QUICK
 
 ROOT = Path(__file__).resolve().parents[2]
 CHARMS = sorted(path.parent for path in ROOT.glob("charms/*/charmcraft.yaml"))
@@ -58,9 +58,9 @@ def files() -> list[Path]:
     ]
 
 
-@pytest.mark.parametrize("chosen", QUICK)
-def test_what_is_listed_as_quick_exists(chosen: str) -> None:
+@pytest.mark.parametrize("chosen", [*QUICK, *LAB, *NIGHTLY])
+def test_what_is_listed_to_run_then_exists(chosen: str) -> None:
     place, _, name = chosen.partition("::")
     path = ROOT / "tests/functional" / place
     assert path.exists()
-    assert not name or re.search(rf"^(class|def) {name}\b", path.read_text(), re.MULTILINE)
+    assert not name or re.search(rf"^(class|def|async def) {name}\b", path.read_text(), re.MULTILINE)

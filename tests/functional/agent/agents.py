@@ -6,12 +6,12 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.functional.forked import Forked
 from tests.functional.program import WITHIN_S, no_traceback, until
 from tests.functional.spawn_runs import crash
 from tippingpoint.agent.client import AgentAway, call
@@ -51,11 +51,11 @@ class Agent:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        command = [sys.executable, "-m", "tippingpoint", "agent", "--unit", self.unit]
-        command += ["--state", self.state, "--socket", self.socket, "--wake", self.wake, *self._metrics]
+        arguments = ["agent", "--unit", self.unit, "--state", self.state, "--socket", self.socket]
+        arguments += ["--wake", self.wake, *self._metrics]
         self._log = open(self._directory / "log", "ab")  # noqa: SIM115 (it is the process's)
         with self._log as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+            self.process = Forked([*map(str, arguments)], output=log.fileno())
         until(lambda: self.process.poll() is not None or self._answers())
         assert self.process.poll() is None, self._read()
 

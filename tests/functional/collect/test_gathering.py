@@ -26,7 +26,6 @@ import pytest
 
 from lab.recorded import Recorded
 from tests.functional.collect.page_server import UNITS, a_run, collect, digests_of
-from tests.functional.conftest import parent
 from tests.functional.program import WITHIN_S, until
 from tests.unit.made.synthetic import STARTED
 from tippingpoint.collect import sandbox
@@ -118,6 +117,11 @@ def engines(module: str, of: Sequence[int]) -> list[int]:
             if line[1:3] == [b"-m", module.encode()] and parent(int(process.name)) in of:
                 found.append(int(process.name))
     return found
+
+
+def parent(pid: int) -> int:
+    """The pid of a process's parent."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def gives_way(process: int) -> bool:

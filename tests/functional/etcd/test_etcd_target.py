@@ -622,12 +622,10 @@ def test_clean_finds_a_v3_lease_that_has_no_key(etcd: EtcdLab, scope: Scope) -> 
 
 
 @pytest.fixture(scope="module")
-def secure(open_labs: list[EtcdLab]) -> Iterator[EtcdLab]:
+def secure() -> Iterator[EtcdLab]:
     """One member that wants a client certificate and a login."""
     with EtcdLab(members=1, tls=True, auth=True) as lab:
-        open_labs.append(lab)
         yield lab
-        open_labs.remove(lab)
 
 
 def refused(target: EtcdTarget, scope: Scope) -> str:

@@ -111,7 +111,7 @@ class Background:
 
 @pytest.fixture(scope="module", autouse=True)
 def half_open(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, background_runs: set[int]
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Background | None]:
     """Begun before the other tests, where it is wanted, and ended beside them: it takes a minute until a connection
     is pinged, and half a minute more until that has had no answer for too long."""
@@ -120,10 +120,8 @@ def half_open(
         return
     with JujuLab() as lab:
         run = Background(lab, tmp_path_factory.mktemp("half-open"))
-        background_runs.add(run.process.pid)
         yield run
         run.close()
-        background_runs.remove(run.process.pid)
 
 
 def test_a_controller_that_goes_and_comes_back(new_juju: Labs, tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ from tests.functional.program import (
     CHECKOUT,
     WITHIN_S,
     command,
+    execute,
     only_run,
     run,
     start,
@@ -474,7 +475,7 @@ def test_passwords_are_nowhere_but_where_they_belong(juju: JujuLab, tmp_path: Pa
     out = tmp_path / "runs"
     plan = juju_plan(tmp_path, stages=LONG)
     with Wiretap(juju, tmp_path) as tap:
-        process = start("run", plan, "--out", out, JUJU_DATA=str(tap.data))
+        process = execute("run", plan, "--out", out, JUJU_DATA=str(tap.data))
         # when it is looked at while it holds its leases, and after its end
         directory = wait_for_hold(out)
         seen = {

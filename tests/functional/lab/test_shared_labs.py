@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import count
 
 import pytest
@@ -17,22 +16,15 @@ Shared = tuple[SharedLab[EtcdLab], Callable[[], None]]
 
 
 @pytest.fixture
-def shared(open_labs: list[EtcdLab], nothing_left_behind: None) -> Iterator[Shared]:
+def shared() -> Iterator[Shared]:
     """A shared lab of one member, and what has a test fail."""
     failures = 0
-
-    @contextmanager
-    def make() -> Iterator[EtcdLab]:
-        with EtcdLab(members=1) as lab:
-            open_labs.append(lab)
-            yield lab
-            open_labs.remove(lab)
 
     def fail() -> None:
         nonlocal failures
         failures += 1
 
-    with SharedLab(make, look_at_etcd, lambda: failures) as lab:
+    with SharedLab(lambda: EtcdLab(members=1), look_at_etcd, lambda: failures) as lab:
         yield lab, fail
 
 

@@ -79,24 +79,19 @@ class Scene:
 
     lab: LxdLab
     directory: Path
-    background: set[int]
 
     def start(self, *arguments: str | Path) -> subprocess.Popen[str]:
         """Start the program there."""
-        process = start_at(self.lab, *arguments)
-        self.background.add(process.pid)
-        return process
+        return start_at(self.lab, *arguments)
 
     def clean(self, directory: Path) -> subprocess.CompletedProcess[str]:
         """Clean up a run."""
-        process = start("clean", directory)
-        self.background.add(process.pid)
-        return ended(process)
+        return ended(start("clean", directory))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def scenes(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, background_runs: set[int]
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Future[None]]]:
     """Those in which members die, as far as they are wanted: begun before the other tests and played beside them.
     Most of it is waiting until LXD's heartbeats notice."""
@@ -105,7 +100,7 @@ def scenes(
     def play(scene: Callable[[Scene], None]) -> None:
         with LxdLab(members=3) as lab:
             before = everything(lab)
-            scene(Scene(lab, tmp_path_factory.mktemp(scene.__name__), background_runs))
+            scene(Scene(lab, tmp_path_factory.mktemp(scene.__name__)))
             assert everything(lab) == before
 
     with ThreadPoolExecutor(len(SCENES)) as pool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,16 @@ def plan_of(directory: Path, **changes: Any) -> Path:
     return merged_plan(directory, FEW, changes)
 
 
-def start_at(lab: MaasLab, plan: Path, out: Path, *more: str | Path) -> subprocess.Popen[str]:
+def start_at(
+    lab: MaasLab,
+    plan: Path,
+    out: Path,
+    *more: str | Path,
+    begin: Callable[..., subprocess.Popen[str]] = start,
+) -> subprocess.Popen[str]:
     """Start a run of a plan at a lab."""
     sets = [part for setting in lab.settings() for part in ("--set", setting)]
-    return start("run", plan, *sets, "--out", out, *more)
+    return begin("run", plan, *sets, "--out", out, *more)
 
 
 def run_at(lab: MaasLab, plan: Path, out: Path, *more: str | Path) -> subprocess.CompletedProcess[str]:

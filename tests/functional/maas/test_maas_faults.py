@@ -18,7 +18,7 @@ from lab.maas.region import Timings
 from lab.maas.simulator import MaasLab
 from tests.functional.maas.maas_runs import REDFISH, counts, errors, plan_of, run_at, start_at
 from tests.functional.maas.region_client import Region
-from tests.functional.program import no_traceback, only_run, run, start, until, workers_of
+from tests.functional.program import execute, no_traceback, only_run, run, start, until, workers_of
 from tests.functional.spawn_runs import crash, ended, going, named, one_line, wait_for
 
 T = TypeVar("T")
@@ -410,7 +410,7 @@ def test_no_secret_is_on_a_command_line_or_in_what_is_kept(lab: MaasLab, tmp_pat
         workload={"until": "probed", "observe_every": "500ms", "retries": {"other": 100}},
         stages=[{"instances": 2, "hold": _LONG_HOLD}],
     )
-    with going(start_at(lab, plan, tmp_path / "runs")) as process:
+    with going(start_at(lab, plan, tmp_path / "runs", begin=execute)) as process:
         wait_for(tmp_path / "runs", process, "retry")
         lab.ask({"do": "power", "state": "normal"})
         directory = wait_for(tmp_path / "runs", process, "stage", phase="hold", stage=1)

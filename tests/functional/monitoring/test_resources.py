@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, Literal
 import pytest
 
 from lab.recorded import Recorded
-from tests.functional.program import WITHIN_S
+from tests.functional.program import run
 from tests.unit.made.synthetic import MadeStage, write_run
 from tippingpoint.monitoring.gather import gather_resources
 from tippingpoint.monitoring.prometheus import Prometheus
@@ -357,8 +356,7 @@ def recorded_run(path: Path) -> Path:
 
 
 def collect(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tippingpoint", "collect", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S)
+    return run("collect", *arguments)
 
 
 @pytest.fixture(scope="module")

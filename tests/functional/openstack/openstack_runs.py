@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +36,17 @@ def plan_of(directory: Path, **changes: Any) -> Path:
 
 
 def start_at(
-    lab: OpenstackLab, plan: Path, out: Path, *more: str | Path, cloud: str = "admin"
+    lab: OpenstackLab,
+    plan: Path,
+    out: Path,
+    *more: str | Path,
+    cloud: str = "admin",
+    begin: Callable[..., subprocess.Popen[str]] = start,
 ) -> subprocess.Popen[str]:
     """Start a run of a plan at a lab, as one of the lab's clouds."""
     settings = [*lab.settings(), f"target.cloud={cloud}"]
     sets = [part for setting in settings for part in ("--set", setting)]
-    return start("run", plan, *sets, "--out", out, *more)
+    return begin("run", plan, *sets, "--out", out, *more)
 
 
 def run_at(

@@ -19,7 +19,7 @@ from tests.functional.openstack.openstack_runs import (
     run_in,
     start_at,
 )
-from tests.functional.program import no_traceback, run, workers_of
+from tests.functional.program import execute, no_traceback, run, workers_of
 from tests.functional.spawn_runs import ended, going, named, one_line, wait_for
 
 pytestmark = pytest.mark.openstack
@@ -218,7 +218,7 @@ def test_no_secret_is_on_a_command_line_or_in_what_is_kept(openstack: OpenstackL
     plan = plan_of(
         tmp_path, target={"tenants": True}, stages=[{"groups": 1, "instances": 1, "hold": _LONG_HOLD}]
     )
-    with going(start_at(openstack, plan, tmp_path / "runs")) as process:
+    with going(start_at(openstack, plan, tmp_path / "runs", begin=execute)) as process:
         directory = wait_for(tmp_path / "runs", process, "stage", within=LONG_S, phase="hold", stage=1)
         file = directory / "openstack-user"
         passwords = file.read_text(), openstack.admin.password

@@ -27,20 +27,16 @@ def release(request: pytest.FixtureRequest) -> tuple[str, str]:
 
 
 @pytest.fixture(scope="module")
-def etcd(release: tuple[str, str], open_labs: list[EtcdLab]) -> Iterator[EtcdLab]:
+def etcd(release: tuple[str, str]) -> Iterator[EtcdLab]:
     with EtcdLab(members=3, release=release[0]) as lab:
-        open_labs.append(lab)
         yield lab
-        open_labs.remove(lab)
 
 
 @pytest.fixture(scope="module")
-def secure(release: tuple[str, str], open_labs: list[EtcdLab]) -> Iterator[EtcdLab]:
+def secure(release: tuple[str, str]) -> Iterator[EtcdLab]:
     """One member that wants a client certificate and a login. 3.5.30 refuses its status to a user then."""
     with EtcdLab(members=1, tls=True, auth=True, release=release[0]) as lab:
-        open_labs.append(lab)
         yield lab
-        open_labs.remove(lab)
 
 
 @pytest.fixture

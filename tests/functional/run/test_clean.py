@@ -61,12 +61,10 @@ def v2_keys(etcd: EtcdLab) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def etcd(open_labs: list[EtcdLab]) -> Iterator[EtcdLab]:
+def etcd() -> Iterator[EtcdLab]:
     """One member, which has nothing but what these tests put there."""
     with EtcdLab(members=1) as lab:
-        open_labs.append(lab)
         yield lab
-        open_labs.remove(lab)
 
 
 @pytest.fixture
