@@ -65,7 +65,7 @@ NIGHTLY = (
     "openstack/test_openstack_verdicts.py",
     "run/test_early_ends.py::test_a_threshold_with_abort_ends_the_run_when_the_target_hangs",
     "run/test_early_ends.py::test_a_search_takes_a_load_away_that_a_threshold_aborts",
-    "run/test_early_ends.py::test_what_a_second_ctrl_c_cuts_is_no_failure_of_the_target",
+    "run/test_early_ends.py::test_a_second_ctrl_c_cuts_what_is_under_way",
     "run/test_held.py",
     "run/test_own_lateness.py",
     "run/test_run_faults.py::test_a_fault_that_takes_the_lab_long_is_over_before_the_next_stage_begins",
@@ -76,7 +76,6 @@ NIGHTLY = (
     "units/test_parts.py::test_a_stop_ends_all_parts_in_order",
     "units/test_parts.py::test_a_storm_that_is_asked_for_in_a_hold_takes_the_place_of_the_turn_that_was_named",
     "units/test_parts.py::test_a_unit_that_is_away_when_a_turn_begins_begins_it_late_and_says_so",
-    "units/test_shared_recovery.py",
     "units/test_shared_search.py",
     # Faults of real targets: each client's contract has its losses and restarts, and stays.
     "juju/test_juju_faults.py::test_connections_that_are_half_open",

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.questions import ask_all
+from tests.simulation.questions import ask_all, ask_together
 from tests.simulation.runs import Drawn, DrawnService, Event, draw, play
 from tests.simulation.seeds import play_and_ask
+from tests.simulation.together import DrawnTogether, play_together
 from tests.simulation.virtual_time import BOOTED, NothingDue, virtual_time
 from tippingpoint.plan.claim import CLAIM_OPERATIONS
 from tippingpoint.rundir.results import load_run
@@ -43,19 +44,20 @@ def test_the_same_seed_is_the_same_run(seed: int, tmp_path: Path) -> None:
     assert journals(tmp_path / "second") == first
 
 
+@pytest.mark.parametrize("silent", [True, False])
 @pytest.mark.parametrize("between", [0.0, 1.0, 4.0])
-def test_what_a_second_ctrl_c_cuts_is_no_failure_of_a_target_that_is_silent(
-    between: float, tmp_path: Path
+def test_what_a_second_ctrl_c_cuts_is_no_failure_of_the_target(
+    between: float, silent: bool, tmp_path: Path
 ) -> None:
-    """Given claims under way, and a target that has just fallen silent, when Ctrl-C is pressed twice before an answer
-    is owed, then no call has failed."""
+    """Given claims under way, and a target that answers or has just fallen silent, when Ctrl-C is pressed twice before
+    an answer is owed, then no call has failed."""
     plan = draw(0).plan | {
         "workload": {"units": 1, "claim_time": "30s", "renew_time": "1s"},
         "stages": [{"leases": 4000, "over": "4s", "hold": "10m"}],
         "thresholds": [],
         "workers": 2,
     }
-    service = DrawnService(2000.0, 0.002, 1e9, [("silent", 2.0, 500.0)])
+    service = DrawnService(2000.0, 0.002, 1e9, [("silent", 2.0, 500.0)] if silent else [])
     drawn = Drawn(0, plan, service, [
         Event(2.5, "interrupt"), Event(2.5 + between, "interrupt"),
     ])  # fmt: skip
@@ -69,6 +71,39 @@ def test_what_a_second_ctrl_c_cuts_is_no_failure_of_a_target_that_is_silent(
         CLAIM_OPERATIONS
     )
     assert [event for event in measured.events if event["event"] == "error"] == []
+
+
+def test_a_lower_load_ends_on_all_units_once_thresholds_hold_again(tmp_path: Path) -> None:
+    """Given two units that hold a load together, and a target that is silent for long enough that this load was too
+    much, then both hold lower loads, each its share, until thresholds hold, and that hold ends early on both."""
+    hold = 60.0
+    plan = draw(0).plan | {
+        "workload": {"units": 1, "claim_time": "60s", "renew_time": "500ms", "timeout": "15s"},
+        "stages": [{"leases": 20, "over": "500ms", "hold": f"{hold:g}s"}],
+        "thresholds": [{"operation": "extend", "p99": "2s"}],
+        "after": "recover",
+        "workers": 1,
+    }
+    service = DrawnService(2000.0, 0.002, 1e9, [("silent", 30.0, 75.0)])
+    drawn = DrawnTogether(
+        seed=0, plan=plan, service=service, units=2, hooks="swift", twice=False, clocks=[0.0] * 5, events=[]
+    )
+    played = play_together(drawn, tmp_path)
+    ask_together(played)
+    assert played.run is not None
+    recovery = played.run.recovery
+    assert recovery is not None
+    assert (recovery.broken, recovery.over) == (20, True)
+    assert [(shown.lowers, shown.load) for shown in recovery.loads[:1]] == [(True, 18)]
+    assert recovery.loads[-1].held
+    parts = [load_run(part) for part in played.parts]
+    lower = [[stage for stage in part.stages if stage.kind == "recover"] for part in parts]
+    assert [stages[0].size for stages in lower] == [9, 9]
+    for stages in zip(*lower, strict=True):
+        held = [stage.end - stage.hold_begin for stage in stages if stage.end and stage.hold_begin]
+        assert len(held) == len(parts)
+        assert max(held) - min(held) < 1
+    assert [part.manifest.status for part in parts] == ["complete"] * 2
 
 
 def test_an_hour_passes_at_once_on_every_clock() -> None:
