@@ -30,7 +30,7 @@ from lab.openstack.programs import is_installed
 from lab.pacemaker.cluster import PacemakerLab
 from tests.conftest import MARK
 from tests.functional.chosen import LAB, NIGHTLY, QUICK, is_among
-from tests.functional.forked import Forked
+from tests.functional.forked import Forked, end_nursery
 from tests.functional.juju.juju_access import REAL, user_of
 from tests.functional.shared_labs import (
     SharedLab,
@@ -173,6 +173,7 @@ def lab_directories() -> Iterator[list[Path]]:
     or if anything runs that its tests started."""
     directories: list[Path] = []
     yield directories
+    end_nursery()
     deadline = time.monotonic() + _GONE_WITHIN_S
     while left := [*_started(), *(str(path) for path in directories if path.exists())]:
         if time.monotonic() > deadline:

@@ -1,36 +1,21 @@
-"""The program without the second that Python needs to import it: a process forked from this one, which has imported
-it before. It has its own streams, environment, signals and exit code. Only its command line and its environment in
-/proc are those of the tests: what looks at these executes the program."""
+"""The program without the second that Python needs to import it: a process forked from a nursery, which has imported it
+before. It has its own streams, environment, signals and exit code, and is a child of the tests' process. Only its
+command line and its environment in /proc are those of the nursery: what looks at these executes the program."""
 
 from __future__ import annotations
 
-import functools
-import gc
-import importlib
+import atexit
+import ctypes
+import json
 import os
-import pkgutil
-import signal
+import socket
 import subprocess
 import sys
-import traceback
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NoReturn
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
-os.environ.setdefault(
-    "OPENBLAS_NUM_THREADS", "1"
-)  # as the program's entry point has it, before numpy is imported
-
-import tippingpoint
-from tippingpoint.__main__ import main
-
-
-@functools.cache
-def import_program() -> None:
-    """Import all that a process which is forked from this one may need."""
-    for module in pkgutil.walk_packages(tippingpoint.__path__, "tippingpoint."):
-        if not module.name.endswith(".__main__"):
-            importlib.import_module(module.name)
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 class Forked(subprocess.Popen[str]):
@@ -56,50 +41,62 @@ class Forked(subprocess.Popen[str]):
         self.started.append(self)
 
     def _execute_child(self, args: list[str], *rest: Any) -> None:
-        """Fork where Popen would have a program executed. Its arguments are those of subprocess.Popen."""
-        env: Mapping[str, str] = rest[5]
+        """Have the nursery fork where Popen would execute a program. The arguments are those of subprocess.Popen."""
+        environment: Mapping[str, str] = rest[5]
         pipes: tuple[int, ...] = rest[9:15]
         stdin, _, _, stdout, _, stderr = pipes
-        import_program()
-        self.pid = os.fork()
-        if self.pid == 0:
-            _live(lambda: _be(args, env, (stdin, stdout, stderr)))
+        self.pid = _nursery().fork(args, environment, (stdin, stdout, stderr))
         self._child_created = True
         self._close_pipe_fds(*pipes)
 
 
-def _be(args: list[str], env: Mapping[str, str], streams: tuple[int, int, int]) -> None:
-    """Become the program: nothing of the tests' process is used, or collected, from here on."""
-    gc.freeze()
-    for number, stream in enumerate(streams):
-        os.dup2(stream, number)
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-    for name in (signal.SIGALRM, signal.SIGCHLD, signal.SIGTERM):
-        signal.signal(name, signal.SIG_DFL)
-    os.environ.clear()
-    os.environ.update(env)
-    sys.excepthook, sys.unraisablehook = sys.__excepthook__, sys.__unraisablehook__
-    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
-    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
-    sys.argv = args
-    warnings.resetwarnings()
-    warnings.simplefilter("ignore")
-    main()
+class _Nursery:
+    """The tests' side of nursery.py."""
+
+    def __init__(self) -> None:
+        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._asking = threading.Lock()
+        with theirs:
+            number = theirs.fileno()
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.functional.nursery", str(number)], pass_fds=[number]
+            )
+
+    def fork(self, args: Sequence[str], environment: Mapping[str, str], streams: Sequence[int]) -> int:
+        """Have a process forked, which becomes a child of this one; returns its pid."""
+        asked = json.dumps({"args": [*args], "environment": {**environment}, "at": os.getcwd()}).encode()
+        with self._asking:
+            # Whom its parent leaves behind goes to the next subreaper above.
+            _set_subreaper(True)
+            try:
+                socket.send_fds(self._ours, [len(asked).to_bytes(4, "big")], [*streams])
+                self._ours.sendall(asked)
+                return int.from_bytes(self._ours.recv(4, socket.MSG_WAITALL), "big")
+            finally:
+                _set_subreaper(False)
+
+    def end(self) -> None:
+        """End it. What it forked goes on."""
+        self._ours.close()
+        self._process.wait()
 
 
-def _live(life: Callable[[], None]) -> NoReturn:
-    """End this process as Python ends one."""
-    code = 0
-    try:
-        life()
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    finally:
-        try:
-            sys.stdout.flush()
-            sys.stderr.flush()
-        finally:
-            os._exit(code)
+_there: list[_Nursery] = []
+
+
+def _nursery() -> _Nursery:
+    if not _there:
+        _there.append(_Nursery())
+        atexit.register(end_nursery)
+    return _there[0]
+
+
+def end_nursery() -> None:
+    """End the nursery, if there is one."""
+    while _there:
+        _there.pop().end()
+
+
+def _set_subreaper(on: bool) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, int(on), 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl")

@@ -18,6 +18,7 @@ from tests.functional.program import (
     WITHIN_S,
     command,
     etcd_call,
+    execute,
     expect_missed,
     keys,
     leases,
@@ -373,7 +374,7 @@ def test_a_clock_step_moves_nothing(etcd: EtcdLab, tmp_path: Path, faketime: Pat
     # given a run whose wall clock is a day ahead
     offset = tmp_path / "offset"
     offset.write_text("+1d\n")
-    process = start(
+    process = execute(
         "run",
         write_plan(tmp_path, stages=[{"leases": 20, "over": 0, "hold": "12s"}]),
         *settings(etcd),
