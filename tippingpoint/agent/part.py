@@ -16,6 +16,7 @@ from tippingpoint.agent.state import Phase
 from tippingpoint.errors import OperationFailed, Refused, TargetError, UserError, told
 from tippingpoint.plan.kinds import DEFAULT
 from tippingpoint.plan.read import Plan, parse_plan
+from tippingpoint.run.conductor import Follower
 from tippingpoint.run.headline import Headline
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.resume import TakenUp
@@ -23,7 +24,6 @@ from tippingpoint.run.runner import Runner
 from tippingpoint.run.watcher import StageProgress
 from tippingpoint.run.worker_process import StartWorker, start_worker
 from tippingpoint.rundir.manifest import Manifest
-from tippingpoint.units.conductor import Follower
 from tippingpoint.units.search_words import ClearHold, ProbeReport
 from tippingpoint.units.shared_run import SharedRun
 from tippingpoint.units.shared_run import UnitProgress as Told

@@ -63,11 +63,6 @@ class FaultTimeline:
                 self._playing.add(task)
                 task.add_done_callback(self._playing.discard)
 
-    def storms(self, listed: int | None) -> list[Fault]:
-        """Return the restart storms of a listed stage, in order of time: each is a stage of its own (Stages.play)."""
-        storms = [fault for fault in self._plan.faults if fault.do == "drop-claims" and fault.stage == listed]
-        return sorted(storms, key=lambda fault: fault.at)
-
     def stop(self) -> None:
         """Begin no further faults."""
         for task in self._playing:
@@ -78,7 +73,7 @@ class FaultTimeline:
         await asyncio.gather(*(self._undo(fault) for fault in [*self._undone]))
 
     async def _play(self, fault: Fault) -> None:
-        assert fault.do != "drop-claims"  # see storms
+        assert fault.do != "drop-claims"  # a restart storm is a turn (units/shared_run.py)
         await asyncio.sleep(fault.at)
         if fault.do in UNDONE_BY:
             self._undone.append(fault)

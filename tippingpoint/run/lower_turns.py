@@ -6,10 +6,9 @@ and judges by what all of them measured until then.
 
 from __future__ import annotations
 
-import asyncio
-
 from tippingpoint.plan.read import SearchPlan
 from tippingpoint.plan.share import threshold_part
+from tippingpoint.run.conductor import Conductor
 from tippingpoint.run.crew import Crew
 from tippingpoint.run.descent import is_none, judged_whole
 from tippingpoint.run.lower_loads import LowerLoads
@@ -20,10 +19,9 @@ from tippingpoint.run.record import Record
 from tippingpoint.run.settling import Settling, window_of
 from tippingpoint.run.stage_figures import close_figures
 from tippingpoint.run.stages import Stages
-from tippingpoint.units.conductor import Conductor
-from tippingpoint.units.digest import make_digest
-from tippingpoint.units.search_words import DIGEST, HOLDS, ClearHold, ProbeReport
-from tippingpoint.units.shared_run import Turn, may_end_early
+from tippingpoint.run.turn_report import TurnReport
+from tippingpoint.units.search_words import HOLDS, ClearHold
+from tippingpoint.units.shared_run import Turn
 
 
 class LowerTurns:
@@ -88,13 +86,14 @@ class LowerTurns:
         """Hold our share for so many seconds, and report on it."""
         if not self._begun:
             await self._crew.wait(seconds)
-            self._conductor.held(ProbeReport(turn=turn.number, digest="", missing=self._missing[:1000]))
+            await self._report(turn, is_measured=False)
             return
         self._stages.begin_hold(seconds)
         await self._until_settled(turn)
         self._settling = None
         await hold_to_named_end(turn, self._conductor, self._stages, self._crew)
-        await self._report(turn, turn.number)
+        await close_figures(self._crew)
+        await self._report(turn, is_measured=True)
 
     def _watch(self, load: float) -> Settling | None:
         """Return what watches our share of a load that is about to be brought up."""
@@ -115,7 +114,7 @@ class LowerTurns:
         A unit without a share of this load has nothing against an earlier end.
         """
         settling, load = self._settling, turn.load or 0.0
-        if not load or judged_whole(self._plan) or not may_end_early(turn.of, self._stages.hold_left):
+        if not load or judged_whole(self._plan) or not self._conductor.may_end_early(self._stages.hold_left):
             return
         if settling is not None:
             # Where things are removed, nothing counts before all units hold the lower load.
@@ -126,11 +125,13 @@ class LowerTurns:
                 return
         self._conductor.clear(ClearHold(turn=turn.number, shows=HOLDS))
 
-    async def report_stages(self, turn: Turn) -> None:
-        """Report on all stages, the last of which is this turn's."""
-        await self._report(turn, None)
-
-    async def _report(self, turn: Turn, stage: int | None) -> None:
-        await close_figures(self._crew)
-        digest = await asyncio.to_thread(make_digest, self._record.inside, DIGEST, stage)
-        self._conductor.held(ProbeReport(turn=turn.number, digest=digest, missing=self._missing[:1000]))
+    async def _report(self, turn: Turn, *, is_measured: bool) -> None:
+        await self._conductor.held(
+            TurnReport(
+                turn=turn.number,
+                inside=self._record.inside,
+                stage=turn.number,
+                is_measured=is_measured,
+                missing=self._missing,
+            )
+        )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from tippingpoint.run.conductor import Conductor
 from tippingpoint.run.crew import Crew
 from tippingpoint.run.stages import Stages
-from tippingpoint.units.conductor import Conductor
 from tippingpoint.units.shared_run import Turn
-from tippingpoint.util import timing
 
 _LOOK_EVERY = 1.0
 """Seconds between two looks at whether an earlier end was named."""
@@ -17,5 +16,5 @@ async def hold_to_named_end(turn: Turn, conductor: Conductor, stages: Stages, cr
     while stages.hold_left > 0:
         ends = conductor.ends(turn)
         if ends is not None:
-            stages.end_hold(min(stages.hold_left, ends - timing.wall()))
+            stages.end_hold(min(stages.hold_left, ends - conductor.now()))
         await crew.wait(min(stages.hold_left, _LOOK_EVERY))

@@ -18,7 +18,9 @@ from tippingpoint.plan.figures import figures_of
 from tippingpoint.plan.find import Find
 from tippingpoint.plan.read import AnyStage, Plan, SearchPlan
 from tippingpoint.plan.spawn import SpawnPlan
+from tippingpoint.run.alone import Alone
 from tippingpoint.run.closing import Closing
+from tippingpoint.run.conductor import Conductor
 from tippingpoint.run.crew import Crew
 from tippingpoint.run.fault_timeline import FaultTimeline
 from tippingpoint.run.files import allow_files
@@ -38,7 +40,6 @@ from tippingpoint.run.worker_process import StartWorker, start_worker
 from tippingpoint.rundir.clock import boot_id
 from tippingpoint.rundir.manifest import Host, Manifest, TargetEntry, process_started
 from tippingpoint.targets.registry import target_of
-from tippingpoint.units.conductor import Conductor
 
 if TYPE_CHECKING:  # only some runs need what these import
     from tippingpoint.run.lower_turns import LowerTurns
@@ -313,28 +314,22 @@ class Runner:
             return
         self._watch_aborts()
         await self._crew.prepare(self._own.plan.planned, fresh=False)
-        if self._conductor is not None:
-            lower = self._lower_turns(self._conductor)
-            turns = Turns(
-                self._conductor, self._own, self._stages, self._crew, self._room, self._record, lower
-            )
-            self._heard = turns.heard
-            await turns.play()
-            return
         self._faults.start(stage=None)
-        for number, (kind, size) in enumerate(plan.loads, start=1):
-            if number < self._first:
-                continue
-            asked = self._own.asked(number)
-            if number > self._first:
-                refused = await self._room.look(asked, number, f"stages.{number - 1}")
-                if refused:
-                    raise EndedEarly("cut", refused)
-            began = self._record.now()
-            await self._stages.play(kind, size, asked, listed=number)
-            if self._figures is not None and kind != "destroy":
-                spans = began, self._stages.hold_began, self._record.now()
-                self._figures.measure_meanwhile(self._record, self._stages.following - 1, *spans)
+        conductor = self._conductor or Alone(
+            plan.model_copy(update={"after": None}), self._record, self._first, self._figures
+        )
+        turns = Turns(
+            conductor,
+            self._own,
+            self._stages,
+            self._crew,
+            self._faults,
+            self._room,
+            self._record,
+            self._lower_turns(conductor),
+        )
+        self._heard = turns.heard
+        await turns.play()
 
     def _make_profiler(self) -> Profiler | None:
         """Return what profiles the target, if the plan asks for that; units that run a plan together take none."""
@@ -379,6 +374,7 @@ class Runner:
             self._own,
             self._stages,
             self._crew,
+            self._faults,
             self._room,
             self._record,
             self._lower_turns(conductor),

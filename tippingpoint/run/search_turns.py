@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable
 
 from tippingpoint.plan.find import Find
 from tippingpoint.plan.read import SearchPlan
+from tippingpoint.run.conductor import Conductor
 from tippingpoint.run.crew import Crew
+from tippingpoint.run.fault_timeline import FaultTimeline
 from tippingpoint.run.hold_so_far import HoldSoFar
 from tippingpoint.run.lower_turns import LowerTurns
 from tippingpoint.run.messages import Tick
@@ -21,10 +23,8 @@ from tippingpoint.run.stage_figures import unanswered_in
 from tippingpoint.run.stages import Stages
 from tippingpoint.run.turns import Turns
 from tippingpoint.rundir.results import GrowingRun
-from tippingpoint.units.conductor import Conductor
-from tippingpoint.units.digest import make_digest
-from tippingpoint.units.search_words import DIGEST, ClearHold, ProbeReport
-from tippingpoint.units.shared_run import Turn, may_end_early
+from tippingpoint.units.search_words import ClearHold
+from tippingpoint.units.shared_run import Turn
 
 _LOOK_EVERY = 1.0
 """Seconds between two looks at a hold: workers tell once a second what they measured."""
@@ -42,12 +42,13 @@ class SearchTurns(Turns):
         own: OwnPart,
         stages: Stages,
         crew: Crew,
+        faults: FaultTimeline,
         room: Room,
         record: Record,
         lower: LowerTurns | None,
     ) -> None:
         """`gone` tells why the target cannot be reached any more, or an empty text."""
-        super().__init__(conductor, own, stages, crew, room, record, lower)
+        super().__init__(conductor, own, stages, crew, faults, room, record, lower)
         self._plan = plan
         self._gone = gone
         self._loads = ProbeLoads(plan, stages, crew, room)
@@ -90,19 +91,11 @@ class SearchTurns(Turns):
         next turn, which this returns."""
         await self._until_over(turn)
         unanswered = await unanswered_in(self._crew)
-        silent, digest = await asyncio.to_thread(self._measured, turn.number)
         gone = ""
-        if silent:
+        if await asyncio.to_thread(self._is_silent, turn.number):
             await self._loads.stop()
             gone = await self._gone()
-        self._conductor.held(
-            ProbeReport(
-                turn=turn.number,
-                digest=digest,
-                unanswered=unanswered,
-                gone=gone[:1000],
-            )
-        )
+        await self._conductor.held(self._report(turn, stage=turn.number, unanswered=unanswered, gone=gone))
         return await self._heed(self._conductor.next_turn())
 
     async def _until_over(self, turn: Turn) -> None:
@@ -123,7 +116,7 @@ class SearchTurns(Turns):
         stance = Stance()
         while (
             not stance.is_final
-            and may_end_early(turn.of, self._stages.hold_left)
+            and self._conductor.may_end_early(self._stages.hold_left)
             and self._conductor.ends(turn) is None
         ):
             await self._crew.wait(_LOOK_EVERY)
@@ -132,10 +125,9 @@ class SearchTurns(Turns):
             if news is not None:
                 self._conductor.clear(ClearHold(turn=turn.number, shows=news))
 
-    def _measured(self, number: int) -> tuple[bool, str]:
-        """Return whether nothing of our load succeeded, and the digest of the stage."""
+    def _is_silent(self, number: int) -> bool:
+        """Return whether nothing of our load succeeded."""
         run = self._run.load()
         stage = run.stage(number)
         tried = any(stage.attempts(operation) for operation in run.own_load)
-        silent = tried and not any(stage.count(operation) for operation in run.own_load)
-        return silent, make_digest(self._record.inside, DIGEST, number)
+        return tried and not any(stage.count(operation) for operation in run.own_load)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from tippingpoint.run.crew import Crew
 from tippingpoint.run.interruption import EndedEarly
 from tippingpoint.run.messages import Settle, Settled
-from tippingpoint.rundir.histogram import Histogram
 
 
 async def close_figures(crew: Crew) -> None:
@@ -20,17 +17,16 @@ async def close_figures(crew: Crew) -> None:
     await _settled(crew, count=True)
 
 
-async def unanswered_in(crew: Crew) -> dict[str, str]:
-    """Close the figures of a unit's turn in a search, for its report to the leader.
+async def unanswered_in(crew: Crew) -> dict[str, list[float]]:
+    """Close the figures of a turn in a search; returns by operation the ages in seconds of calls without an answer.
 
-    Returns by operation an encoded histogram of the ages of calls without an answer. Raises EndedEarly if the journal
-    could not be written.
+    Raises EndedEarly if the journal could not be written.
     """
-    unanswered: dict[str, Histogram] = {}
+    unanswered: dict[str, list[float]] = {}
     for answer in await _settled(crew, count=False):
         for operation, ages in answer.unanswered.items():
-            unanswered.setdefault(operation, Histogram()).add(Histogram.of(np.asarray(ages) * 1e6))
-    return {operation: ages.encode() for operation, ages in unanswered.items()}
+            unanswered.setdefault(operation, []).extend(ages)
+    return unanswered
 
 
 async def _settled(crew: Crew, *, count: bool) -> Sequence[Settled]:

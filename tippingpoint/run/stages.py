@@ -50,6 +50,8 @@ class Stages:
         self._record = record
         self._next = first
         self._on: StageOrder | None = None
+        self.began = 0.0
+        """The moment in the run at which the latest stage began."""
         self._hold_began = 0.0
         self._hold_ends: float | None = None
 
@@ -76,28 +78,6 @@ class Stages:
             remaining=None if self._hold_ends is None else self.hold_left,
             listed=self._on.listed,
         )
-
-    async def play(
-        self,
-        kind: StageKind,
-        size: float,
-        asked: AnyStage,
-        *,
-        listed: int,
-    ) -> None:
-        """Bring a listed load up and hold it."""
-        hold = asked.hold
-        await self.bring_up(self._next, kind, size, asked, asked.over, listed)
-        self.begin_hold(hold)
-        self._faults.start(stage=listed)
-        held_since = self._hold_began
-        for storm in self._faults.storms(listed):
-            await self._crew.wait(held_since + storm.at - timing.monotonic())
-            self._record.event("fault", do=storm.do)
-            await self.bring_up(self._next, "storm", size, asked, 0.0, listed)
-            self.begin_hold(hold)
-        await self._crew.wait(hold - (timing.monotonic() - self._hold_began))
-        await self.end_hold_in_order()
 
     async def end_hold_in_order(self) -> None:
         """Wait for what is under way and belongs to this hold, not to the next stage: faults, as a lab may take its
@@ -183,6 +163,7 @@ class Stages:
         self, number: int, kind: StageKind, size: float, asked: AnyStage, over: float, listed: int | None
     ) -> None:
         self._next = number + 1
+        self.began = self._record.now()
         self._hold_ends = None
         self._room.fill(asked)
         order = StageOrder(

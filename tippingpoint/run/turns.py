@@ -1,20 +1,23 @@
-"""The turns of a run of many units: brings up and holds this unit's share when the conductor says so."""
+"""The turns of a run: brings up and holds our share of each when the conductor says so."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tippingpoint.errors import UserError
+from tippingpoint.run.conductor import Conductor
 from tippingpoint.run.crew import Crew
+from tippingpoint.run.fault_timeline import FaultTimeline
 from tippingpoint.run.interruption import EndedEarly
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.own_part import OwnPart
 from tippingpoint.run.record import Record
 from tippingpoint.run.room import Room
+from tippingpoint.run.stage_figures import close_figures
 from tippingpoint.run.stages import Stages
-from tippingpoint.units.conductor import Conductor
+from tippingpoint.run.turn_report import TurnReport
 from tippingpoint.units.shared_run import Turn
 from tippingpoint.util import timing
 from tippingpoint.workloads.load import ShareOrder
@@ -37,6 +40,7 @@ class Turns:
         own: OwnPart,
         stages: Stages,
         crew: Crew,
+        faults: FaultTimeline,
         room: Room,
         record: Record,
         lower: LowerTurns | None,
@@ -46,6 +50,7 @@ class Turns:
         self._own = own
         self._stages = stages
         self._crew = crew
+        self._faults = faults
         self._room = room
         self._record = record
         self._lower = lower
@@ -72,22 +77,24 @@ class Turns:
                 pass
             if refused:
                 raise EndedEarly("cut", refused)
-            turn = await self._play_turn(turn, timing.wall() - begin)
+            turn = await self._play_turn(turn, conductor.now() - begin)
         if conductor.stopped:
             raise EndedEarly("interrupted", conductor.stopped)
         await self._stages.hold_to_the_end()
 
     async def _play_turn(self, turn: Turn, late: float) -> Turn | None:
         """Play one turn, which begins now; returns the next one as soon as that is known."""
-        if late > _LATE:
+        if late > _LATE and not self._conductor.alone:
             self._record.event("began-late", stage=turn.number, seconds=round(late, 3))
+        if turn.kind == "storm" and self._conductor.alone:
+            self._record.event("fault", do="drop-claims")
         lower = self._lower_of(turn)
         await (lower or self).bring_up(turn)
         hold = await self._heed(self._conductor.up(turn))
         if hold is None:
             return None
-        await self._crew.wait(hold - timing.wall())
-        seconds = max(0.0, hold + turn.lasts - timing.wall())
+        await self._crew.wait(hold - self._conductor.now())
+        seconds = max(0.0, hold + turn.lasts - self._conductor.now())
         if lower is not None:
             await lower.hold(turn, seconds)
             return await self._heed(self._conductor.next_turn())
@@ -101,6 +108,7 @@ class Turns:
     async def _get_ready(self, turn: Turn) -> str:
         """Take our share of the next turn, and prepare it; returns why it cannot begin, or an empty text."""
         share = index, of = self._conductor.place(turn), turn.of
+        known = self._record.manifest.model_copy()
         if share != self._own.share:
             try:
                 self._own.take(share)
@@ -110,9 +118,11 @@ class Turns:
             self._record.event("share", index=index, of=of)
             self._crew.tell(ShareOrder(index=index, of=of))
             await self._prepare_anew()
-        if not self._stages.begun:
+        first = not self._stages.begun
+        if first:
             self._record.manifest.first_stage = self._first_stage(turn)
-        self._record.save_manifest()
+        if self._record.manifest != known:
+            self._record.save_manifest()
         lower = self._lower_of(turn)
         if lower is not None:
             await lower.prepare(turn)
@@ -129,6 +139,11 @@ class Turns:
 
     async def _prepare(self, turn: Turn) -> str:
         """Make room for our share of a turn; returns why it cannot begin, or an empty text."""
+        alone = self._conductor.alone
+        if turn.kind == "storm" or (
+            alone and not self._stages.begun
+        ):  # that was looked at before the first one
+            return ""
         return await self._room.look(self._own.asked(turn.stage), turn.stage, f"stages.{turn.stage - 1}")
 
     def begins_after(self, turn: Turn) -> float:
@@ -146,35 +161,48 @@ class Turns:
     async def _hold(self, turn: Turn) -> Turn | None:
         """Hold our share; returns the next turn, which ends the hold.
 
-        If the hold is over and no turn was named, this one was the last: with lower loads to come, the leader is told
-        what was measured.
+        If the hold is over and no turn was named, the conductor may wait for its end, and be told what was measured.
         """
-        next_turn = self._conductor.next_turn
-        if self._lower is None:
-            return await self._heed(next_turn())
-        try:
-            return await self._heed(next_turn(), until=timing.wall() + self._stages.hold_left)
-        except TimeoutError:
-            await self._lower.report_stages(turn)
-        return await self._heed(next_turn())
+        if turn.kind != "storm":
+            self._faults.start(turn.stage)
+        conductor = self._conductor
+        if conductor.reports(turn):
+            try:
+                return await self._heed(conductor.next_turn(), until=conductor.now() + self._stages.hold_left)
+            except TimeoutError:
+                await self._stages.end_hold_in_order()
+            if self._lower is not None:
+                await close_figures(self._crew)
+            await conductor.held(self._report(turn, stage=None))
+        return await self._heed(conductor.next_turn())
+
+    def _report(self, turn: Turn, **fields: Any) -> TurnReport:
+        stages, record = self._stages, self._record
+        return TurnReport(
+            turn=turn.number,
+            inside=record.inside,
+            began=stages.began,
+            hold_began=stages.hold_began,
+            ended=record.now(),
+            **fields,
+        )
 
     async def _heed(self, saying: Awaitable[T], until: float = float("inf")) -> T:
         """Return what the conductor says, while the run goes on.
 
-        Raises TimeoutError if it has said nothing by `until` (seconds since the epoch).
+        Raises TimeoutError if it has said nothing by `until`, on the conductor's clock.
         """
-        changed = self._crew.changed
-        deadline = timing.monotonic() + until - timing.wall()
+        heard = asyncio.Event()
+        deadline = timing.monotonic() + until - self._conductor.now()
         said = asyncio.ensure_future(saying)
-        said.add_done_callback(lambda _: changed.set())
+        said.add_done_callback(lambda _: heard.set())
         try:
             await asyncio.sleep(0)  # so that an answer that is known already is returned, however late
             while not said.done():
                 left = deadline - timing.monotonic()
                 if left <= 0:
                     raise TimeoutError
-                changed.clear()
-                await self._crew.wait_for(changed, min(left, 1.0))
+                await self._crew.wait_for(heard, min(left, 1.0))
             return said.result()
         finally:
             said.cancel()

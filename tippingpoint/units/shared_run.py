@@ -13,6 +13,9 @@ With `after: recover`, the lower loads after the last one are such turns too (ru
 
 All moments are seconds since the epoch on one clock, the reference's. A unit with another clock says in its word how
 far that is ahead.
+
+A run on one machine is a run of one unit, whose words take no time: its mailbox is memory. So nothing is announced
+ahead in it, and a stage is named once all that belongs to the one before is done.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, PrivateAttr, ValidationError
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.fields import StageKind
@@ -135,6 +138,32 @@ class SharedRun(BaseModel):
     """With `after: recover`, what is known of the lower loads, once the last load has been judged."""
     figures: FiguresTold = FiguresTold()
     """What Prometheus' figures were in its turns, for thresholds on them; a unit that searches alone keeps its own."""
+    _plan: Plan | None = PrivateAttr(None)
+    """The plan of a run on one machine; None in a run of units."""
+    _first: int = PrivateAttr(1)
+
+    @classmethod
+    def in_memory(cls, plan: Plan, unit: str, first: int, now: float) -> SharedRun:
+        """Return a run on one machine. `first` is the number of its first turn, and of the stage that this is."""
+        fields = plan.model_dump(mode="json", exclude_none=True)
+        run = cls(id="alone", plan=fields, made=now, units=[unit], shared=plan.find is not None)
+        run._plan, run._first = plan, first
+        return run
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether it is a run on one machine, whose words take no time."""
+        return self._plan is not None
+
+    @property
+    def first(self) -> int:
+        """The number of its first turn."""
+        return self._first
+
+    @property
+    def lead(self) -> float:
+        """The seconds by which a moment is announced ahead."""
+        return 0.0 if self.is_in_memory else lead(len(self.units))
 
     def may_return(self, unit: str) -> bool:
         """Whether a unit is there, or is missing only until its restarted agent is ready again."""
@@ -162,6 +191,13 @@ class SharedRun(BaseModel):
             return self.recovery is not None and self.recovery.over
         return self.found is not None
 
+    def may_end_early(self, left: float) -> bool:
+        """Return whether a hold that is judged, with so many seconds left, can end earlier if that is named now.
+
+        With more than 15 units, words take longer than what they would save.
+        """
+        return reports_phases(len(self.units)) and left > self.lead
+
     @property
     def asks_figures(self) -> bool:
         """Whether a Prometheus is asked about its turns, as a threshold is on a figure."""
@@ -172,7 +208,7 @@ class SharedRun(BaseModel):
 
     def validated(self) -> Plan:
         """Return the plan; raises ValidationError if it was not written by `begin_run`."""
-        return validate_plan(self.plan)
+        return validate_plan(self.plan) if self._plan is None else self._plan
 
 
 Phase = Literal[
@@ -321,14 +357,6 @@ def lead(units: int) -> float:
     return 8.0 + 0.5 * units
 
 
-def may_end_early(units: int, left: float) -> bool:
-    """Return whether a search's hold, with so many seconds left, can end earlier on all units if that is named now.
-
-    With more than 15 units, words take longer than what they would save.
-    """
-    return reports_phases(units) and left > lead(units)
-
-
 def begin_run(plan: Plan, units: Sequence[str], now: float) -> SharedRun:
     """Return a run of these units, leader included; raises UserError for a plan that this many units cannot share.
 
@@ -387,12 +415,12 @@ def ask_storm(run: SharedRun, now: float) -> SharedRun:
         raise UserError(
             "storm", run.id, "a run whose load is up: it is still coming up, or the run is ending"
         )
-    begin = now + lead(len(run.units))
+    begin = now + run.lead
     if not held.hold <= now or begin >= held.hold + held.lasts:
         raise UserError(
             "storm",
             run.id,
-            f"a stage that is held for another {format_duration(lead(len(run.units)))} or more",
+            f"a stage that is held for another {format_duration(run.lead)} or more",
         )
     kept = [turn for turn in run.turns if turn.number <= held.number]
     storm = Turn(
@@ -506,7 +534,7 @@ def _held_probe(run: SharedRun, said: Mapping[str, UnitWord], now: float) -> Sha
     if not run.turns or run.turns[-1].hold is not None or not _is_up(run, said):
         return run
     turn = run.turns[-1]
-    held = turn.model_copy(update={"hold": max(now + lead(len(run.units)), turn.begin)})
+    held = turn.model_copy(update={"hold": max(now + run.lead, turn.begin)})
     return run.model_copy(update={"turns": [*run.turns[:-1], held]})
 
 
@@ -530,9 +558,9 @@ def _clear_probe(run: SharedRun, said: Mapping[str, UnitWord], now: float) -> Sh
     }
     only = shown.pop() if len(shown) == 1 else None
     agreed = only is not None and only.turn == turn.number and only.shows
-    if not agreed or not may_end_early(len(run.units), turn.until - now):
+    if not agreed or not run.may_end_early(turn.until - now):
         return run
-    sooner = turn.model_copy(update={"ends": now + lead(len(run.units))})
+    sooner = turn.model_copy(update={"ends": now + run.lead})
     return run.model_copy(update={"turns": [*run.turns[:-1], sooner]})
 
 
@@ -572,7 +600,8 @@ def _after_judged(run: SharedRun, said: Mapping[str, UnitWord], following: NextL
         units = _joined(run.validated(), run.units, _joining(run, said))
         missing = {unit: why for unit, why in run.missing.items() if unit not in _back(run, said)}
     lost = [position for position, unit in enumerate(units) if unit in missing]
-    begin = now + lead(len(units))
+    run = run.model_copy(update={"units": units, "missing": missing})
+    begin = now + run.lead
     turn = Turn(
         number=following.after + 1,
         stage=run.turns[-1].stage if run.turns else 1,
@@ -586,7 +615,7 @@ def _after_judged(run: SharedRun, said: Mapping[str, UnitWord], following: NextL
     )
     turns = [*run.turns, turn][-_TURNS_KEPT:]
     started = begin if run.started is None else run.started
-    return run.model_copy(update={"turns": turns, "units": units, "missing": missing, "started": started})
+    return run.model_copy(update={"turns": turns, "started": started})
 
 
 def _why_missing(
@@ -628,34 +657,56 @@ def _at_its_end(run: SharedRun, now: float) -> bool:
         return False
     last = run.turns[-1]
     assert last.hold is not None
-    return now >= last.hold + last.lasts - lead(len(run.units)) and _following(run.validated(), last) is None
+    return now >= last.hold + last.lasts - run.lead and _following(run.validated(), last) is None
 
 
 def _first_turn(run: SharedRun, words: Sequence[UnitWord | None], now: float) -> SharedRun:
     """Return the run with its first turn, once all units that are not missing are ready for it."""
     if not words or any(word is None or word.phase != "ready" for word in words):
         return run
-    plan = run.validated()
-    begin = now + lead(len(run.units))
-    kind, lasts, storms = _turns_of(plan, 1)[0]
-    turn = Turn(number=1, stage=1, kind=kind, of=len(run.units), begin=begin, lasts=lasts, storms=storms)
+    kind, lasts, storms = _turns_of(run.validated(), run.first)[0]
+    begin, of = now + run.lead, len(run.units)
+    turn = Turn(number=run.first, stage=run.first, kind=kind, of=of, begin=begin, lasts=lasts, storms=storms)
     return run.model_copy(update={"turns": [turn], "started": begin})
 
 
 def _next_turn(run: SharedRun, said: Mapping[str, UnitWord], now: float) -> SharedRun:
     """Return the run with the hold of its last turn, and the next turn, once that is up on all units."""
-    turn = run.turns[-1]
-    if turn.hold is not None or not _is_up(run, said):
+    turn, plan = run.turns[-1], run.validated()
+    if turn.hold is not None:
+        return _after_held(run, plan, said, now) if run.is_in_memory else run
+    if not _is_up(run, said):
         return run
-    held = turn.model_copy(update={"hold": max(now + lead(len(run.units)), turn.begin)})
+    held = turn.model_copy(update={"hold": max(now + run.lead, turn.begin)})
+    if run.is_in_memory:
+        held = _until_its_storm(plan, held)
     units = run.units
     turns = [*run.turns[:-1], held]
-    plan = run.validated()
     following = _following(plan, held)
-    if following is not None:
+    if following is not None and (following.stage == held.stage or not run.is_in_memory):
         units = _joined(plan, units, _joining(run, said))
         turns.append(following.model_copy(update={"of": len(units)}))
     return run.model_copy(update={"turns": turns[-_TURNS_KEPT:], "units": units})
+
+
+def _until_its_storm(plan: Plan, turn: Turn) -> Turn:
+    """Return a storm that is held until the next one is due: its load took some of that time to come up again."""
+    assert turn.hold is not None
+    if not turn.storms or turn.storms + 1 == len(_turns_of(plan, turn.stage)):
+        return turn
+    return turn.model_copy(update={"lasts": max(0.0, turn.lasts - (turn.hold - turn.begin))})
+
+
+def _after_held(run: SharedRun, plan: Plan, said: Mapping[str, UnitWord], now: float) -> SharedRun:
+    """Return a run on one machine with its next stage, or over, once all that belongs to the last one is done."""
+    turn = run.turns[-1]
+    if any(word.held < turn.number for word in said.values()):
+        return run
+    following = _following(plan, turn)
+    if following is None:
+        return run.model_copy(update={"over": True})
+    turns = [*run.turns, following.model_copy(update={"begin": now})][-_TURNS_KEPT:]
+    return run.model_copy(update={"turns": turns})
 
 
 def _joining(run: SharedRun, said: Mapping[str, UnitWord]) -> list[str]:

@@ -16,10 +16,10 @@ from tests.functional.program import QUICK, STORMY, keys, leases
 from tests.functional.units.troupe import Troupe, play, stages_of
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan, validate_plan
+from tippingpoint.run.conductor import Follower
 from tippingpoint.run.runner import Runner
 from tippingpoint.rundir.results import RunData, load_run
 from tippingpoint.units import shared_run
-from tippingpoint.units.conductor import Follower
 from tippingpoint.units.shared_run import begin_run
 
 

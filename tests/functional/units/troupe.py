@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from tests.functional.program import WITHIN_S
 from tippingpoint.plan.read import Plan
+from tippingpoint.run.conductor import Follower
 from tippingpoint.run.headline import Headline
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.runner import Runner
@@ -17,7 +18,6 @@ from tippingpoint.run.shared_search import next_load
 from tippingpoint.run.watcher import StageProgress
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
-from tippingpoint.units.conductor import Follower
 from tippingpoint.units.search_words import ClearHold, NextLoad, ProbeReport, read_report
 from tippingpoint.units.shared_run import (
     SharedRun,

@@ -157,10 +157,3 @@ async def test_faults_need_a_lab_that_has_their_members(tmp_path: Path, control:
     with pytest.raises(UserError, match=r"^lab: missing: expected the control socket of a lab"):
         await check(None, {"do": "kill", "member": "a"})
     await check(control, {"do": "kill", "member": "a"})
-
-
-def test_storms_come_in_their_order(tmp_path: Path) -> None:
-    storms = [{"do": "drop-claims", "stage": 2, "at": at} for at in ("5s", "1s")]
-    faults, _ = timeline(tmp_path, plan_of(None, *storms))
-    assert [storm.at for storm in faults.storms(2)] == [1.0, 5.0]
-    assert faults.storms(1) == []

@@ -268,6 +268,59 @@ def test_plan_storms_are_turns() -> None:
     assert (troupe.run.turns[-1].stage, troupe.run.turns[-1].begin) == (2, troupe.now + 30.0)
 
 
+class Alone:
+    """A run on one machine, whose only unit does as it is told at once, on a clock that the test moves."""
+
+    def __init__(self, text: str, first: int = 1) -> None:
+        self.now = 1_000_000.0
+        self.run = SharedRun.in_memory(plan(text), "run/0", first, self.now)
+        self.word = UnitWord(run=self.run.id, phase="making", t=self.now)
+
+    def say(self, **fields: Any) -> SharedRun:
+        self.word = self.word.model_copy(update={**fields, "t": self.now})
+        self.run = conduct(self.run, {"run/0": self.word}, self.now)
+        return self.run
+
+
+def test_on_one_machine_a_stage_is_named_once_the_one_before_is_done() -> None:
+    alone = Alone(PLAN)
+    (first,) = alone.say(phase="ready").turns
+    assert (first.number, first.stage, first.of, first.begin, first.hold) == (1, 1, 1, alone.now, None)
+    # given the first stage is up, then it is held from now on, and nothing else is named
+    alone.now += 3.0
+    (first,) = alone.say(phase="up", turn=1).turns
+    assert (first.hold, first.lasts) == (alone.now, 30.0)
+    # when all that belongs to it is done, some time after its hold
+    alone.now += 42.0
+    *_, second = alone.say(held=1).turns
+    assert (second.number, second.stage, second.begin, second.lasts) == (2, 2, alone.now, 40.0)
+    # and after the last one the run is over
+    alone.say(phase="up", turn=2)
+    assert alone.say(held=2).over
+
+
+def test_on_one_machine_storms_come_when_the_plan_says() -> None:
+    """Given storms 10 s and 25 s after the begin of a hold, when a load takes 2 s to come up again."""
+    alone = Alone(STORMY)
+    alone.say(phase="ready")
+    held = alone.now = alone.now + 1.0
+    first, storm = alone.say(phase="up", turn=1).turns
+    assert (first.hold, storm.kind, storm.stage, storm.begin) == (held, "storm", 1, held + 10.0)
+    alone.now = storm.begin + 2.0
+    *_, storm = alone.say(phase="up", turn=2).turns
+    assert (storm.number, storm.kind, storm.begin) == (3, "storm", held + 25.0)
+    # and after the last one the stage is held in full
+    alone.now = storm.begin + 2.0
+    *_, storm = alone.say(phase="up", turn=3).turns
+    assert (storm.number, storm.hold, storm.lasts) == (3, alone.now, 30.0)
+
+
+def test_a_resumed_run_begins_with_the_stage_that_it_was_in() -> None:
+    alone = Alone(PLAN, first=2)
+    (turn,) = alone.say(phase="ready").turns
+    assert (turn.number, turn.stage, turn.lasts) == (2, 2, 40.0)
+
+
 def test_storm_on_request_replaces_the_turn_that_was_named() -> None:
     """Given a stage is held, when a storm is asked for, then it comes next, and the next stage after its full hold."""
     troupe = Troupe(2)

@@ -1,4 +1,4 @@
-"""Tells a runner when turns begin, in a run of many units."""
+"""Tells a runner when turns begin, and takes what it reports on them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Literal, Protocol
 
-from tippingpoint.units.search_words import ClearHold, ProbeReport
+from tippingpoint.run.turn_report import TurnReport
+from tippingpoint.units.search_words import DIGEST, ClearHold, ProbeReport
 from tippingpoint.units.shared_run import SharedRun, Turn
 from tippingpoint.util import timing
 
@@ -22,6 +23,13 @@ _LOOK_AGAIN = 1.0
 
 class Conductor(Protocol):
     """A runner's connection to the other units. All moments are seconds since the epoch by our own clock."""
+
+    alone: bool
+    """Whether this is a run on one machine: no other unit waits for us, or begins at the same moment."""
+
+    def now(self) -> float:
+        """Return the present moment."""
+        ...
 
     def place(self, turn: Turn) -> int:
         """Return the index of our share of a turn, from 0."""
@@ -58,6 +66,10 @@ class Conductor(Protocol):
         """
         ...
 
+    def may_end_early(self, left: float) -> bool:
+        """Return whether a hold that the leader judges, with so many seconds left, can end earlier."""
+        ...
+
     def clear(self, shown: ClearHold) -> None:
         """Report what our share of a turn that the leader judges shows before its hold is over."""
         ...
@@ -67,13 +79,19 @@ class Conductor(Protocol):
         as is known."""
         ...
 
-    def held(self, report: ProbeReport) -> None:
-        """Report what we measured of a turn that the leader judges."""
+    def reports(self, turn: Turn) -> bool:
+        """Return whether the end of a listed turn's hold is reported: something else waits for it than the clock."""
+        ...
+
+    async def held(self, report: TurnReport) -> None:
+        """Report what we measured of a turn that the leader judges, or that we report the end of."""
         ...
 
 
 class Follower:
     """A conductor that follows the shared run as it was last seen."""
+
+    alone = False
 
     def __init__(
         self,
@@ -101,6 +119,10 @@ class Follower:
         self._run = run
         self._ahead = ahead
         self._seen.set()
+
+    def now(self) -> float:
+        """Return the present moment."""
+        return timing.wall()
 
     @property
     def _position(self) -> int:
@@ -158,9 +180,13 @@ class Follower:
                 if named.number == turn.number and named.hold is not None:
                     return named.hold + self._ahead
                 if named.number > turn.number:
-                    return timing.wall()
+                    return self.now()
             await self._look_again()
         return None
+
+    def may_end_early(self, left: float) -> bool:
+        """Return whether that can be named in time."""
+        return self._run.may_end_early(left)
 
     def clear(self, shown: ClearHold) -> None:
         """Report it to the leader."""
@@ -173,25 +199,31 @@ class Follower:
                 return named.ends + self._ahead
         return None
 
-    def held(self, report: ProbeReport) -> None:
-        """Report it to the leader."""
-        self._tell(report.model_copy(update={"run": self._run.id}))
+    def reports(self, turn: Turn) -> bool:
+        """Return whether the leader judges the listed stages after the last one."""
+        return self.recovers
+
+    async def held(self, report: TurnReport) -> None:
+        """Report it to the leader, as a databag has it."""
+        told = await asyncio.to_thread(_as_told, report)
+        self._tell(told.model_copy(update={"run": self._run.id}))
 
     @property
     def _ended(self) -> bool:
         return bool(self._run.stopped) or self._run.over
 
     def _past_the_last(self) -> bool:
-        """Return whether the last turn's hold is over: a following turn is announced together with that hold.
+        """Return whether the last turn's hold is over: a following turn is announced together with that hold, but on
+        one machine.
 
         A search has no further turn once it has its answer, nor has a recovery once it is over.
         """
         if self._run.shared or self._run.recovers:
             return self._run.is_answered
         last = self._run.turns[-1] if self._run.turns else None
-        if last is None or last.hold is None:
+        if last is None or last.hold is None or self._run.is_in_memory:
             return False
-        return timing.wall() - self._ahead >= last.hold + last.lasts
+        return self.now() - self._ahead >= last.hold + last.lasts
 
     async def _look_again(self) -> None:
         self._seen.clear()
@@ -200,3 +232,22 @@ class Follower:
                 await self._seen.wait()
         except TimeoutError:
             return
+
+
+def _as_told(report: TurnReport) -> ProbeReport:
+    # These import numpy, which a run needs only where it is judged meanwhile.
+    import numpy as np
+
+    from tippingpoint.rundir.histogram import Histogram
+    from tippingpoint.units.digest import make_digest
+
+    return ProbeReport(
+        turn=report.turn,
+        digest=make_digest(report.inside, DIGEST, report.stage) if report.is_measured else "",
+        unanswered={
+            operation: Histogram.of(np.asarray(ages) * 1e6).encode()
+            for operation, ages in report.unanswered.items()
+        },
+        gone=report.gone[:1000],
+        missing=report.missing[:1000],
+    )

@@ -7,7 +7,7 @@ import time
 from typing import Any, Literal
 
 from tippingpoint.plan.read import parse_plan
-from tippingpoint.units.conductor import Follower
+from tippingpoint.run.conductor import Follower
 from tippingpoint.units.shared_run import SharedRun, Turn, begin_run, stop
 
 PLAN = parse_plan("name: t\nstages: [{leases: 10, hold: 30s}, {leases: 20, hold: 30s}]")
