@@ -53,10 +53,12 @@ class Judging:
         reports: Mapping[str, ProbeReport],
     ) -> NextLoad:
         # It imports numpy, which an agent needs only for results.
-        from tippingpoint.run.shared_search import next_load
+        from tippingpoint.run.next_load import next_load
+        from tippingpoint.run.reported import FromDigests
 
         try:
-            return await asyncio.to_thread(next_load, run, words, reports, self._directory)
+            reported = FromDigests(run, words, reports, self._directory)
+            return (await asyncio.to_thread(next_load, reported)).shortened()
         except Exception as problem:  # the run ends with this reason, instead of waiting for ever
             return NextLoad(after=after, stop=f"turn {after} cannot be judged: {told(problem)}"[:1000])
         finally:

@@ -16,7 +16,7 @@ from tippingpoint.agent.state import Phase
 from tippingpoint.errors import OperationFailed, Refused, TargetError, UserError, told
 from tippingpoint.plan.kinds import DEFAULT
 from tippingpoint.plan.read import Plan, parse_plan
-from tippingpoint.run.conductor import Follower
+from tippingpoint.run.conductor import Conductor
 from tippingpoint.run.headline import Headline
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.resume import TakenUp
@@ -105,15 +105,15 @@ class PartRunner:
         self._changed = changed
         self._watcher = _Watcher(measured, moved_on, self._searching if shared.searches_alone else None)
         self._unit = unit
-        self._follower = Follower(unit, shared, changed, reported, clear, after=again)
+        self._conductor = Conductor(unit, shared, changed, reported, clear, after=again)
         self._runner = Runner(
             plan,
             out,
             self._watcher,
             takes_up=takes_up,
             run_id=run_id,
-            conductor=None if shared.searches_alone else self._follower,
-            share=self._follower.share,
+            conductor=None if shared.searches_alone else self._conductor,
+            share=self._conductor.share,
             unit=unit,
             figures=figures,
             start_worker=start_worker,
@@ -133,7 +133,7 @@ class PartRunner:
 
     def tell(self, shared: SharedRun, ahead: float) -> None:
         """Take the leader's latest state of the run; our clock is `ahead` seconds ahead of the reference's."""
-        self._follower.see(shared, ahead)
+        self._conductor.see(shared, ahead)
         if shared.stopped or shared.over:  # over while we play: we counted as missing
             self.stop(shared.stopped or "the run is over")
         elif shared.shared and not shared.may_return(self._unit):

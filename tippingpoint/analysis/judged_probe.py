@@ -15,6 +15,7 @@ from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.probe_events import ProbeEvent
 from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.stages import StageResult
 
 _LONGEST = 200
 """The most characters of a reason in an event: digests of units leave out longer ones."""
@@ -101,8 +102,6 @@ def judge_probe(
         *stage_margins(stage, also, seconds=parts, also=True),
     )
     held, broken = _held(found, checks)
-    made = run.manifest.workload == "claim" or any(stage.attempts(operation) for operation in run.own_load)
-    silent = made and not any(stage.count(operation) for operation in run.own_load)
     unmeasured = next((_why(each) for each in checks if each.is_figure and each.is_doubtful), "")
     measured = any(check.observed is not None for check in checks)
     return JudgedProbe(
@@ -110,10 +109,16 @@ def judge_probe(
         margins,
         tuple(broken),
         found.strained or "",
-        silent,
+        is_silent(run, stage),
         unmeasured if held is None else "",
         cut=held is None and not unmeasured and (bool(found.cut_short) or not measured),
     )
+
+
+def is_silent(run: RunData, stage: StageResult) -> bool:
+    """Return whether nothing of a stage's load succeeded."""
+    made = run.manifest.workload == "claim" or any(stage.attempts(operation) for operation in run.own_load)
+    return made and not any(stage.count(operation) for operation in run.own_load)
 
 
 def _held(found: StageFindings, checks: Sequence[Check]) -> tuple[bool | None, list[str]]:

@@ -1,18 +1,24 @@
 """Conducts a run on one machine: a run of one unit, whose mailbox is in memory.
 
-What happens next is said by the same rules as in a run of many units (units/shared_run.py), at once.
+What happens next is said by the same rules as in a run of many units (units/shared_run.py, run/next_load.py), at
+once, and from all that was measured instead of digests of it.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from tippingpoint.plan.read import Plan
-from tippingpoint.run.conductor import Follower
+from tippingpoint.run.conductor import Conductor
 from tippingpoint.run.record import Record
 from tippingpoint.run.turn_report import TurnReport
-from tippingpoint.units.search_words import ClearHold
-from tippingpoint.units.shared_run import SharedRun, UnitWord, conduct
+from tippingpoint.rundir.manifest import RunStatus
+from tippingpoint.rundir.probe_events import EVENT, FOUND, ProbeEvent
+from tippingpoint.units.recovery_words import RECOVERING
+from tippingpoint.units.search_words import ClearHold, NextLoad
+from tippingpoint.units.shared_run import SharedRun, Turn, UnitWord, conduct, to_judge
 
 if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
     from tippingpoint.run.run_figures import RunFigures
@@ -20,17 +26,32 @@ if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
 _UNIT = "run/0"
 
 
-class Alone(Follower):
-    """The only unit of a run, and its leader. Its clock goes on as the run does, whatever the wall clock is set to."""
+class Alone(Conductor):
+    """The only unit of a run, and its leader. Its clock goes on as the run does, whatever the wall clock is set to.
+
+    What came of turns that are judged is written as events `probe`, `found` and `recovering`.
+    """
 
     alone = True
+    stop_status: RunStatus = "cut"
 
-    def __init__(self, plan: Plan, record: Record, first: int, figures: RunFigures | None) -> None:
-        """`first` is the number of the first stage in the journals. `figures` are those of Prometheus that thresholds
-        are about."""
+    def __init__(
+        self,
+        plan: Plan,
+        record: Record,
+        first: int,
+        resumed: Sequence[ProbeEvent] = (),
+        figures: RunFigures | None = None,
+    ) -> None:
+        """`first` is the number of the first stage in the journals. `resumed` are the probes of the run that this one
+        resumes. `figures` are those of Prometheus that thresholds are about."""
         self._record = record
         self._figures = figures
-        run = SharedRun.in_memory(plan, _UNIT, first, self.now())
+        self._report: TurnReport | None = None
+        for event in resumed:
+            self._record.event(EVENT, **event.model_copy(update={"stage": None}).model_dump())
+        spent = max((event.began + event.seconds for event in resumed), default=0.0)
+        run = SharedRun.in_memory(plan, _UNIT, first, self.now() - spent, resumed)
         super().__init__(_UNIT, run, self._say_phase, tell_clear=self._say_clear)
         self._word = UnitWord(run=run.id, phase="making", t=self.now())
 
@@ -38,17 +59,35 @@ class Alone(Follower):
         """Return the present moment."""
         return self._record.started_wall + self._record.now()
 
-    def reports(self, turn: object) -> bool:
+    def reports(self) -> bool:
         """Return whether the end of a hold is reported: all that belongs to it is done then."""
         return True
 
+    async def next_turn(self) -> Turn | None:
+        """Judge the turn that was held, if it is to be; return the next one."""
+        while to_judge(self._run, {_UNIT: self._word}) is not None:
+            following = await asyncio.to_thread(self._judged)
+            self._take(conduct(self._run, {_UNIT: self._word}, self.now(), following))
+        return await super().next_turn()
+
     async def held(self, report: TurnReport) -> None:
-        """Name what follows."""
-        if self._figures is not None and self._run.turns[-1].kind != "destroy":
-            self._figures.measure_meanwhile(
-                self._record, report.turn, report.began, report.hold_began, report.ended
-            )
+        """Note what was measured, with the figures of Prometheus."""
+        self._report, kind = report, self._run.turns[-1].kind
+        if self._figures is not None and kind not in ("destroy", "recover"):
+            spans = report.began, report.hold_began, report.ended
+            if kind == "find":
+                await self._figures.measure(self._record, report.turn, *spans)
+            else:
+                self._figures.measure_meanwhile(self._record, report.turn, *spans)
         self._say_word(held=report.turn)
+
+    def _judged(self) -> NextLoad:
+        # It imports numpy, which a run needs only where it is judged meanwhile.
+        from tippingpoint.run.next_load import next_load
+        from tippingpoint.run.reported import FromMemory
+
+        wall = self._record.started_wall
+        return next_load(FromMemory(self._run, self._report, self._record.so_far, wall, self.now()))
 
     def _say_phase(self, phase: Literal["ready", "up"], turn: int) -> None:
         self._say_word(phase=phase, turn=turn)
@@ -59,4 +98,18 @@ class Alone(Follower):
     def _say_word(self, **fields: object) -> None:
         now = self.now()
         self._word = self._word.model_copy(update={**fields, "t": now})
-        self.see(conduct(self._run, {_UNIT: self._word}, now), 0.0)
+        self._take(conduct(self._run, {_UNIT: self._word}, now))
+
+    def _take(self, run: SharedRun) -> None:
+        """Take the next state of the run, and write what is new in it."""
+        known = self._run
+        for probe in run.probes[len(known.probes) :]:
+            self._record.event(EVENT, **probe.model_dump())
+        if run.found is not None and known.found is None:
+            self._record.event(FOUND, **run.found.model_dump())
+        recovery, before = run.recovery, known.recovery
+        if recovery is not None and recovery != before:
+            written = 0 if before is None else sum(1 for _ in before.events())
+            for fields in [*recovery.events()][written:]:
+                self._record.event(RECOVERING, **fields)
+        self.see(run, 0.0)

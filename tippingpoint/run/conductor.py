@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Literal
 
 from tippingpoint.run.turn_report import TurnReport
+from tippingpoint.rundir.manifest import RunStatus
 from tippingpoint.units.search_words import DIGEST, ClearHold, ProbeReport
 from tippingpoint.units.shared_run import SharedRun, Turn
 from tippingpoint.util import timing
@@ -21,77 +22,16 @@ _LOOK_AGAIN = 1.0
 """Seconds until the clock is read again, as it may have been set meanwhile."""
 
 
-class Conductor(Protocol):
-    """A runner's connection to the other units. All moments are seconds since the epoch by our own clock."""
+class Conductor:
+    """A runner's connection to the other units: it follows the shared run as it was last seen.
 
-    alone: bool
-    """Whether this is a run on one machine: no other unit waits for us, or begins at the same moment."""
-
-    def now(self) -> float:
-        """Return the present moment."""
-        ...
-
-    def place(self, turn: Turn) -> int:
-        """Return the index of our share of a turn, from 0."""
-        ...
-
-    @property
-    def stopped(self) -> str:
-        """Why the run is to end before its plan does; empty if nobody asked for that."""
-        ...
-
-    @property
-    def recovers(self) -> bool:
-        """Whether lower loads may follow the last one."""
-        ...
-
-    async def ready(self) -> None:
-        """Report that everything for the first turn is prepared."""
-        ...
-
-    async def next_turn(self) -> Turn | None:
-        """Return the latest turn that we have a share in, once it differs from the one returned before.
-
-        Returns None when the run is stopped or over, or its last hold is over and nothing follows it. A turn may be
-        replaced by another one until it begins. Numbers may jump after we were away. The caller may cancel this and
-        call it again.
-        """
-        ...
-
-    async def up(self, turn: Turn) -> float | None:
-        """Report that our share of a turn is up, or as far up as it will get; returns when the hold begins for all
-        units.
-
-        Returns None when the run is stopped or over.
-        """
-        ...
-
-    def may_end_early(self, left: float) -> bool:
-        """Return whether a hold that the leader judges, with so many seconds left, can end earlier."""
-        ...
-
-    def clear(self, shown: ClearHold) -> None:
-        """Report what our share of a turn that the leader judges shows before its hold is over."""
-        ...
-
-    def ends(self, turn: Turn) -> float | None:
-        """Return when the hold of a turn that the leader judges ends early for all units; None if it does not, as far
-        as is known."""
-        ...
-
-    def reports(self, turn: Turn) -> bool:
-        """Return whether the end of a listed turn's hold is reported: something else waits for it than the clock."""
-        ...
-
-    async def held(self, report: TurnReport) -> None:
-        """Report what we measured of a turn that the leader judges, or that we report the end of."""
-        ...
-
-
-class Follower:
-    """A conductor that follows the shared run as it was last seen."""
+    All moments are seconds since the epoch by our own clock.
+    """
 
     alone = False
+    """Whether this is a run on one machine: no other unit waits for us, or begins at the same moment."""
+    stop_status: RunStatus = "interrupted"
+    """The status of a run that is stopped."""
 
     def __init__(
         self,
@@ -143,7 +83,7 @@ class Follower:
 
     @property
     def stopped(self) -> str:
-        """Why the run is to end before its plan does."""
+        """Why the run is to end before its plan does; empty if nobody asked for that."""
         return self._run.stopped
 
     @property
@@ -151,12 +91,22 @@ class Follower:
         """Whether lower loads may follow the last one."""
         return self._run.recovers
 
+    @property
+    def judges_stages(self) -> bool:
+        """Whether the listed stages are judged now: the last one is held, and lower loads may follow."""
+        return self._run.recovers and self._run.holds_the_last
+
     async def ready(self) -> None:
-        """Report it to the leader."""
+        """Report that everything for the first turn is prepared."""
         self._say("ready", 0)
 
     async def next_turn(self) -> Turn | None:
-        """Return the latest turn that we have a share in, once it differs from the one before."""
+        """Return the latest turn that we have a share in, once it differs from the one returned before.
+
+        Returns None when the run is stopped or over, or its last hold is over and nothing follows it. A turn may be
+        replaced by another one until it begins. Numbers may jump after we were away. The caller may cancel this and
+        call it again.
+        """
         while not self._ended:
             named = [
                 turn
@@ -173,7 +123,11 @@ class Follower:
         return None
 
     async def up(self, turn: Turn) -> float | None:
-        """Report it, and return when the hold begins; that is now if the others are already at a later turn."""
+        """Report that our share of a turn is up, or as far up as it will get; returns when the hold begins for all
+        units, which is now if the others are already at a later turn.
+
+        Returns None when the run is stopped or over.
+        """
         self._say("up", turn.number)
         while not self._ended:
             for named in self._run.turns:
@@ -185,26 +139,27 @@ class Follower:
         return None
 
     def may_end_early(self, left: float) -> bool:
-        """Return whether that can be named in time."""
+        """Return whether a hold that is judged, with so many seconds left, can end earlier."""
         return self._run.may_end_early(left)
 
     def clear(self, shown: ClearHold) -> None:
-        """Report it to the leader."""
+        """Report what our share of a turn that is judged shows before its hold is over."""
         self._tell_clear(shown)
 
     def ends(self, turn: Turn) -> float | None:
-        """Return when its hold ends early, as far as is known."""
+        """Return when the hold of a turn that is judged ends early for all units; None if it does not, as far as is
+        known."""
         for named in self._run.turns:
             if named.number == turn.number and named.ends is not None:
                 return named.ends + self._ahead
         return None
 
-    def reports(self, turn: Turn) -> bool:
-        """Return whether the leader judges the listed stages after the last one."""
+    def reports(self) -> bool:
+        """Return whether the end of a listed turn's hold is reported: something else waits for it than the clock."""
         return self.recovers
 
     async def held(self, report: TurnReport) -> None:
-        """Report it to the leader, as a databag has it."""
+        """Report what we measured of a turn whose hold is over, as a databag has it."""
         told = await asyncio.to_thread(_as_told, report)
         self._tell(told.model_copy(update={"run": self._run.id}))
 

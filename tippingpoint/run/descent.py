@@ -11,11 +11,10 @@ from math import inf
 
 from tippingpoint.analysis.findings import StageFindings
 from tippingpoint.analysis.recovery.comeback import says_nothing
-from tippingpoint.analysis.search.stage_margins import judged
+from tippingpoint.analysis.search.stage_margins import each_from_nothing, judged
 from tippingpoint.analysis.thresholds import stage_checks
 from tippingpoint.plan.read import SearchPlan
 from tippingpoint.plan.spawn import PACES
-from tippingpoint.run.probe_loads import each_from_nothing
 
 SHARES = (0.9, 0.75, 0.5, 0.25)
 """The lower loads, as shares of the one that broke. The largest load that held before is one more."""

@@ -62,11 +62,6 @@ class HoldSoFar:
             elif since >= self._begin:
                 add_each(self._ramp, tick.measured)
 
-    def since(self, *, ramp: bool) -> float:
-        """Return when the part began that figures are measured in: the hold, or with `ramp` or without a hold, the
-        stage."""
-        return self._begin if ramp or self._hold_begin is None else self._hold_begin
-
     @property
     def held_for(self) -> float:
         """How many seconds of the hold have been read."""

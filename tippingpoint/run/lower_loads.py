@@ -7,26 +7,13 @@ its own beside them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tippingpoint.plan.read import AnyStage
 from tippingpoint.run.crew import Crew
 from tippingpoint.run.messages import Pause, Paused
 from tippingpoint.run.own_part import OwnPart
 from tippingpoint.run.record import Record
 from tippingpoint.run.room import Room
-from tippingpoint.run.settling import Settling
 from tippingpoint.run.stages import Stages
-
-
-@dataclass(frozen=True)
-class Played:
-    """One load that was on the target, or was to be."""
-
-    stage: int | None
-    """The stage's number in the journals; None if there was none."""
-    why: str = ""
-    """Why the load was never there; empty if it was."""
 
 
 class LowerLoads:
@@ -45,48 +32,22 @@ class LowerLoads:
         await self._crew.prepare([self._own.probe(load)[0]], fresh=True)
         self._room.empty()
 
-    async def none_for(self, seconds: float) -> None:
-        """Put no load on the target for a while."""
-        await self.pause()
-        await self._crew.wait(seconds)
-
     async def pause(self) -> None:
         """Put no load on the target."""
         await self._crew.ask(Paused, lambda _: Pause())
 
-    async def play(self, load: float, settling: Settling | None = None) -> Played:
-        """Put a load on the target until `settling` says that thresholds hold again, at most for as long as its hold.
-
-        Without `settling`, it is held to its end.
-        """
-        asked = self._asked(load)
-        number = self._stages.following
-        goes_down = self._room.has_more_than(asked)
-        if refused := await self.look(load, number):
-            return Played(None, refused)
-        if settling is not None and not goes_down:
-            settling.begin(self._record.now())
-        if left := await self.bring_up(number, load):
-            return Played(number, left)
-        if settling is not None and goes_down:
-            settling.begin(self._record.now())
-        self._stages.begin_hold(asked.hold)
-        if settling is not None:
-            await self._crew.wait_for(settling.settled, asked.hold)
-        else:
-            await self._crew.wait(asked.hold)
-        await self._stages.end_hold_in_order()
-        return Played(number)
+    def goes_down(self, load: float) -> bool:
+        """Return whether things are removed for a load."""
+        return self._room.has_more_than(self._asked(load))
 
     async def look(self, load: float, number: int) -> str:
         """Return why the stage of this number has no room for a load; empty if it has, or if the load goes down."""
-        asked = self._asked(load)
-        return "" if self._room.has_more_than(asked) else await self._room.look(asked, number, "after")
+        return "" if self.goes_down(load) else await self._room.look(self._asked(load), number, "after")
 
     async def bring_up(self, number: int, load: float) -> str:
         """Bring the load from the one before to this one; returns why that failed, or an empty text."""
         asked, began = self._asked(load), self._record.now()
-        goes_down = self._room.has_more_than(asked)
+        goes_down = self.goes_down(load)
         size = self._own.probe(load)[1]
         await self._stages.bring_up(number, "recover", size, asked, asked.over, None)
         return self._left(began) if goes_down else ""

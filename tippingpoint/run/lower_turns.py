@@ -1,10 +1,12 @@
-"""A unit's turns after the last load of a run by many units (`after: recover`): its share of each lower load.
+"""The turns after the last load of a run (`after: recover`): our share of each lower load.
 
-A unit says when thresholds hold again on its own share. Once all units have said so, the leader names an earlier end,
-and judges by what all of them measured until then.
+We say when thresholds hold again on our share. Once all units have said so, an earlier end of the hold is named, and
+what all of them measured until then is judged.
 """
 
 from __future__ import annotations
+
+from math import inf
 
 from tippingpoint.plan.read import SearchPlan
 from tippingpoint.plan.share import threshold_part
@@ -25,7 +27,7 @@ from tippingpoint.units.shared_run import Turn
 
 
 class LowerTurns:
-    """Plays the turns of lower loads, and reports on each; the leader judges them (run/shared_recovery.py)."""
+    """Plays the turns of lower loads, and reports on each; run/next_lower.py judges them."""
 
     def __init__(
         self,
@@ -50,6 +52,8 @@ class LowerTurns:
         """Whether the present load has a stage in the journals."""
         self._settling: Settling | None = None
         """Watches our share of the present load; None if there is none, or if the whole of it is judged."""
+        self._goes_down = False
+        """Whether things are removed for the present load."""
 
     def heard(self, tick: Tick) -> None:
         """Take a worker's tick."""
@@ -72,41 +76,62 @@ class LowerTurns:
         """Return the seconds from a turn's begin until our part of it begins."""
         return self._own.probe(turn.load)[2] if turn.load else 0.0
 
-    async def bring_up(self, turn: Turn) -> None:
-        """Bring our share from the load before to this one, as far as that is possible."""
-        load = turn.load or 0.0
+    async def bring_up(self, turn: Turn) -> bool:
+        """Bring our share from the load before to this one, as far as that is possible; returns whether there is
+        something to hold."""
+        load, self._settling = turn.load or 0.0, None
         if is_none(self._plan, load):
             await self._loads.pause()
         elif not self._missing:
             self._begun = True
-            self._settling = self._watch(load)
+            self._watch(load)
             self._missing = await self._loads.bring_up(turn.number, load)
+        return not self._missing
 
     async def hold(self, turn: Turn, seconds: float) -> None:
         """Hold our share for so many seconds, and report on it."""
         if not self._begun:
             await self._crew.wait(seconds)
-            await self._report(turn, is_measured=False)
-            return
-        self._stages.begin_hold(seconds)
-        await self._until_settled(turn)
-        self._settling = None
-        await hold_to_named_end(turn, self._conductor, self._stages, self._crew)
-        await close_figures(self._crew)
-        await self._report(turn, is_measured=True)
+        else:
+            self._stages.begin_hold(seconds)
+            await self._until_settled(turn)
+            await hold_to_named_end(turn, self._conductor, self._stages, self._crew)
+            await self._stages.end_hold_in_order()
+        await self.report(turn)
 
-    def _watch(self, load: float) -> Settling | None:
-        """Return what watches our share of a load that is about to be brought up."""
+    async def report(self, turn: Turn) -> None:
+        """Report what was measured of our share, or why it was not there."""
+        settling, self._settling = self._settling, None
+        if self._begun:
+            await close_figures(self._crew)
+        await self._conductor.held(
+            TurnReport(
+                turn=turn.number,
+                inside=self._record.inside,
+                stage=turn.number,
+                is_measured=self._begun,
+                began=self._stages.began,
+                hold_began=self._stages.hold_began,
+                ended=self._record.now(),
+                held_since=inf if settling is None else settling.good_since,
+                missing=self._missing,
+            )
+        )
+
+    def _watch(self, load: float) -> None:
+        """Watch our share of a load that is about to be brought up, unless the whole of it is judged.
+
+        Where things are removed, nothing counts before all units hold the lower load.
+        """
         size, plan = self._own.probe(load)[1], self._plan
         if judged_whole(plan) or not size:
-            return None
+            return
         of_load = size / plan.load_at(load)
-        settling = Settling(
-            [threshold_part(threshold, of_load) for threshold in plan.thresholds], window_of(plan)
-        )
-        if plan.holds_leases:
-            settling.begin(self._record.now())
-        return settling
+        thresholds = [threshold_part(threshold, of_load) for threshold in plan.thresholds]
+        self._settling = Settling(thresholds, window_of(plan))
+        self._goes_down = self._loads.goes_down(load)
+        if not self._goes_down:
+            self._settling.begin(self._record.now())
 
     async def _until_settled(self, turn: Turn) -> None:
         """Report that thresholds hold again on our share, while there is time for an earlier end of the hold.
@@ -114,24 +139,12 @@ class LowerTurns:
         A unit without a share of this load has nothing against an earlier end.
         """
         settling, load = self._settling, turn.load or 0.0
+        if settling is not None and self._goes_down:
+            settling.begin(self._record.now())
         if not load or judged_whole(self._plan) or not self._conductor.may_end_early(self._stages.hold_left):
             return
         if settling is not None:
-            # Where things are removed, nothing counts before all units hold the lower load.
-            if not self._plan.holds_leases:
-                settling.begin(self._record.now())
             await self._crew.wait_for(settling.settled, self._stages.hold_left)
             if not settling.settled.is_set():
                 return
         self._conductor.clear(ClearHold(turn=turn.number, shows=HOLDS))
-
-    async def _report(self, turn: Turn, *, is_measured: bool) -> None:
-        await self._conductor.held(
-            TurnReport(
-                turn=turn.number,
-                inside=self._record.inside,
-                stage=turn.number,
-                is_measured=is_measured,
-                missing=self._missing,
-            )
-        )

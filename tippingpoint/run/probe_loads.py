@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from tippingpoint.analysis.search.stage_margins import ramped
 from tippingpoint.analysis.thresholds import limits_of
 from tippingpoint.plan.read import AnyStage, SearchPlan
 from tippingpoint.run.crew import Crew
@@ -14,14 +13,6 @@ from tippingpoint.run.stages import Stages
 
 _CALM = 1.0
 """Seconds that an operation may take in a load that is steady, in a plan without a limit on latency."""
-
-
-def each_from_nothing(plan: SearchPlan) -> bool:
-    """Whether each load has to come up from nothing: a threshold is about what brings it up, or the ramp is it."""
-    if plan.cycles:
-        return False  # nothing stays
-    in_ramp = ramped(plan)
-    return in_ramp is None or any(threshold.operation in in_ramp for threshold in plan.thresholds)
 
 
 def round_of(plan: SearchPlan, asked: AnyStage) -> float:

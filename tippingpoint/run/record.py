@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import shutil
 import tempfile
 from collections.abc import Collection
 from pathlib import Path
 from secrets import token_hex
+from typing import TYPE_CHECKING
 
 from tippingpoint.errors import UserError
 from tippingpoint.run.watcher import RunnerEvents
@@ -18,6 +20,9 @@ from tippingpoint.rundir.journal import RESCUE_PREFIX, Events
 from tippingpoint.rundir.manifest import Manifest, RunStatus, new_run_id
 from tippingpoint.rundir.standstills import asleep
 from tippingpoint.util import timing
+
+if TYPE_CHECKING:
+    from tippingpoint.rundir.results import GrowingRun
 
 
 class Record:
@@ -61,6 +66,14 @@ class Record:
     def descriptors(self) -> tuple[int, ...]:
         """What a process needs to inherit that uses `inside`."""
         return () if self._held is None else (self._held.descriptor,)
+
+    @functools.cached_property
+    def so_far(self) -> GrowingRun:
+        """The run as far as it is written."""
+        # It imports numpy, which a run needs only where it is judged meanwhile.
+        from tippingpoint.rundir.results import GrowingRun
+
+        return GrowingRun(self.inside)
 
     @property
     def is_there(self) -> bool:

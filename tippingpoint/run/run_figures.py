@@ -45,8 +45,16 @@ class RunFigures:
         """Ask Prometheus whether it can tell what is wanted; raises what AskedFigures.open raises."""
         await self._asked.open()
 
-    def so_far(self, record: Record, number: int, begin: float) -> dict[str, FigureValue]:
-        """Return what is known by now of the stage that began at a moment of the run, and ask anew meanwhile."""
+    def since(self, began: float, hold_began: float | None) -> float:
+        """Return from which moment of the run on a stage is measured: its hold, or all of it without one, or where the
+        load is brought up."""
+        return began if hold_began is None or in_ramp(self._plan) else hold_began
+
+    def so_far(
+        self, record: Record, number: int, began: float, hold_began: float | None
+    ) -> dict[str, FigureValue]:
+        """Return what is known by now of a stage that goes on, and ask anew meanwhile."""
+        begin = self.since(began, hold_began)
         if self._looked_at != number:
             self._forget()
             self._looked_at = number
@@ -58,17 +66,20 @@ class RunFigures:
             self._look = asyncio.create_task(self._span(record, begin, record.now()))
         return {name: as_value(number, name, found) for name, found in self._latest.items()}
 
-    async def measure(self, record: Record, number: int, begin: float, end: float) -> None:
-        """Measure a stage that has ended, from one moment of the run to another, and write the figures as events."""
+    async def measure(
+        self, record: Record, number: int, began: float, hold_began: float | None, end: float
+    ) -> None:
+        """Measure a stage that has ended, and write the figures as events; the others are moments of the run."""
         self._forget()
+        begin = self.since(began, hold_began)
         found = await self._told(record, begin, end, MEASURED_WITHIN)
         self._write(record, number, found)
 
     def measure_meanwhile(
-        self, record: Record, number: int, began: float, hold_began: float, end: float
+        self, record: Record, number: int, began: float, hold_began: float | None, end: float
     ) -> None:
         """Begin to measure a listed stage that has ended; the others are moments of the run."""
-        begin = began if in_ramp(self._plan) else hold_began
+        begin = self.since(began, hold_began)
 
         async def measured() -> None:
             with contextlib.suppress(OperationFailed, TargetError, TimeoutError):

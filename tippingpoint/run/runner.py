@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from tippingpoint.errors import Refused, TargetError, UserError
 from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.figures import figures_of
-from tippingpoint.plan.find import Find
-from tippingpoint.plan.read import AnyStage, Plan, SearchPlan
+from tippingpoint.plan.read import AnyStage, Plan
 from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.run.alone import Alone
 from tippingpoint.run.closing import Closing
@@ -96,7 +95,7 @@ class Runner:
         self._room = Room(
             target, self._own, self._made, self._faults, record, self._interruption, force=force
         )
-        self._stages = Stages(self._own, self._crew, self._faults, self._room, record, self._first)
+        self._stages = Stages(self._own, self._crew, self._faults, self._room, record)
         self._closing = Closing(
             plan,
             target,
@@ -265,7 +264,7 @@ class Runner:
         return self._own.asked(self._first), f"stages.{self._first - 1}"
 
     async def _load_target(self) -> None:
-        """Run the search, the conductor's turns, or the listed stages; then lower loads, if the plan asks for them."""
+        """Play the turns of the run: a search's or the listed stages, and lower loads after them."""
         watch = self._watch_figures()
         profiler = self._stages.profiler = self._make_profiler()
         try:
@@ -275,61 +274,32 @@ class Runner:
                 watch.cancel()
             if profiler is not None:
                 await profiler.close()
-        plan = self._plan
-        if not isinstance(plan, CtsPlan) and plan.after == "recover" and self._conductor is None:
-            # It judges stages while it runs, as a search does.
-            from tippingpoint.run.coming_back import ComingBack
-            from tippingpoint.run.lower_loads import LowerLoads
-
-            loads = LowerLoads(self._own, self._stages, self._crew, self._room, self._record)
-            coming_back = ComingBack(plan, loads, self._crew, self._record)
-            self._heard = coming_back.heard
-            await coming_back.play()
 
     async def _load_as_planned(self) -> None:
-        plan = self._plan
-        if not isinstance(plan, CtsPlan) and plan.find is not None:
-            # A search judges its stages while it runs, so it needs modules that otherwise only a report needs.
-            if self._conductor is not None:
-                self._watch_aborts()
-                await self._share_search(plan, plan.find, self._conductor)
-                return
-            from tippingpoint.run.search import Search
-
-            self._faults.start(stage=None)
-            probes = self._takes_up.probes if self._takes_up is not None else ()
-            search = Search(
-                plan,
-                plan.find,
-                self._stages,
-                self._crew,
-                self._room,
-                self._record,
-                self._target_gone,
-                probes,
-                self._figures,
-            )
-            self._heard = search.heard
-            await search.play()
-            return
-        self._watch_aborts()
-        await self._crew.prepare(self._own.plan.planned, fresh=False)
+        plan, find = self._plan, self._plan.find
+        if find is None:
+            await self._crew.prepare(self._own.plan.planned, fresh=False)
+        elif self._conductor is not None:
+            await self._crew.prepare([self._own.probe(find.start)[0]], fresh=False)
+        if find is None or self._conductor is not None:
+            self._watch_aborts()
         self._faults.start(stage=None)
-        conductor = self._conductor or Alone(
-            plan.model_copy(update={"after": None}), self._record, self._first, self._figures
-        )
-        turns = Turns(
-            conductor,
-            self._own,
-            self._stages,
-            self._crew,
-            self._faults,
-            self._room,
-            self._record,
-            self._lower_turns(conductor),
-        )
+        probes = self._takes_up.probes if self._takes_up is not None else ()
+        conductor = self._conductor or Alone(plan, self._record, self._first, probes, self._figures)
+        turns = self._turns(conductor)
         self._heard = turns.heard
         await turns.play()
+
+    def _turns(self, conductor: Conductor) -> Turns:
+        """Return what plays our share of what the conductor names."""
+        plan, lower = self._plan, self._lower_turns(conductor)
+        ours = self._own, self._stages, self._crew, self._faults, self._room, self._record
+        if isinstance(plan, CtsPlan) or plan.find is None:
+            return Turns(conductor, *ours, lower)
+        # A search judges its stages while it runs, so it needs modules that otherwise only a report needs.
+        from tippingpoint.run.search_turns import SearchTurns
+
+        return SearchTurns(plan, plan.find, self._target_gone, conductor, *ours, lower, self._figures)
 
     def _make_profiler(self) -> Profiler | None:
         """Return what profiles the target, if the plan asks for that; units that run a plan together take none."""
@@ -360,27 +330,6 @@ class Runner:
             return began if progress is not None and progress.kind in ("ramp", "storm") else None
 
         return asyncio.create_task(self._figures.watch(self._record, since, self._interruption.abort))
-
-    async def _share_search(self, plan: SearchPlan, find: Find, conductor: Conductor) -> None:
-        """Take our share of the loads that a search by many units tries."""
-        from tippingpoint.run.search_turns import SearchTurns
-
-        await self._crew.prepare([self._own.probe(find.start)[0]], fresh=False)
-        turns = SearchTurns(
-            plan,
-            find,
-            self._target_gone,
-            conductor,
-            self._own,
-            self._stages,
-            self._crew,
-            self._faults,
-            self._room,
-            self._record,
-            self._lower_turns(conductor),
-        )
-        self._heard = turns.heard
-        await turns.play()
 
     def _lower_turns(self, conductor: Conductor) -> LowerTurns | None:
         """Return what plays our share of the loads after the last one; None if there will be none."""

@@ -1,14 +1,21 @@
-"""A unit's turns in a search by many units: its share of each load, and its report on what it measured."""
+"""The turns of a search: our share of each load, and what we measured of it.
+
+The load goes from one turn to the next without a pause, unless the turn begins from nothing. A hold ends early when the
+answer is clear on all units. On one machine, a threshold with `abort` that is missed ends a load, and not the run.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
+from tippingpoint.analysis.judged_probe import is_silent
 from tippingpoint.plan.find import Find
 from tippingpoint.plan.read import SearchPlan
 from tippingpoint.run.conductor import Conductor
 from tippingpoint.run.crew import Crew
+from tippingpoint.run.early_warning import EarlyWarning
 from tippingpoint.run.fault_timeline import FaultTimeline
 from tippingpoint.run.hold_so_far import HoldSoFar
 from tippingpoint.run.lower_turns import LowerTurns
@@ -21,17 +28,20 @@ from tippingpoint.run.room import Room
 from tippingpoint.run.share_so_far import ShareSoFar, Stance
 from tippingpoint.run.stage_figures import unanswered_in
 from tippingpoint.run.stages import Stages
-from tippingpoint.run.turns import Turns
-from tippingpoint.rundir.results import GrowingRun
+from tippingpoint.run.turn_report import TurnReport
+from tippingpoint.run.turns import Turns, share_of
 from tippingpoint.units.search_words import ClearHold
 from tippingpoint.units.shared_run import Turn
+
+if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
+    from tippingpoint.run.run_figures import RunFigures
 
 _LOOK_EVERY = 1.0
 """Seconds between two looks at a hold: workers tell once a second what they measured."""
 
 
 class SearchTurns(Turns):
-    """Plays the turns of a search. The load goes from one turn to the next unless the turn begins from nothing."""
+    """Plays the turns of a search."""
 
     def __init__(
         self,
@@ -46,21 +56,35 @@ class SearchTurns(Turns):
         room: Room,
         record: Record,
         lower: LowerTurns | None,
+        figures: RunFigures | None,
     ) -> None:
-        """`gone` tells why the target cannot be reached any more, or an empty text."""
+        """`gone` tells why the target cannot be reached any more, or an empty text. `figures` are those of Prometheus,
+        on one machine."""
         super().__init__(conductor, own, stages, crew, faults, room, record, lower)
         self._plan = plan
         self._gone = gone
+        self._figures = figures
         self._loads = ProbeLoads(plan, stages, crew, room)
         self._share = ShareSoFar(plan, find)
         self._so_far: HoldSoFar | None = None
-        self._run = GrowingRun(record.inside)
+        self._warning = EarlyWarning(())
+        """Watches thresholds with `abort` on one machine; many units end the run for these."""
+        self._watch: asyncio.Task[None] | None = None
+        """Watches figures with `abort` while a load is there."""
 
     def heard(self, tick: Tick) -> None:
         """Take a worker's tick."""
         super().heard(tick)
         if self._so_far is not None:
             self._so_far.add(tick)
+            self._warning.heard(tick, self._so_far.held)
+
+    async def play(self) -> None:
+        """Play turns until there are no more."""
+        try:
+            await super().play()
+        finally:
+            self._unwatch()
 
     async def _prepare_anew(self) -> None:
         """Prepare nothing: each load is prepared by itself."""
@@ -78,56 +102,98 @@ class SearchTurns(Turns):
         assert turn.load is not None
         return self._own.probe(turn.load)[2]
 
-    async def bring_up(self, turn: Turn) -> None:
-        """Bring our share up from the load before, or from nothing."""
+    async def bring_up(self, turn: Turn) -> bool:
+        """Bring our share up from the load before, or from nothing; returns whether there is something to hold."""
         assert turn.load is not None
         asked, size, _ = self._own.probe(turn.load)
-        self._own.of_load = size / self._plan.load_at(turn.load)
-        self._so_far = HoldSoFar(turn.number, size, "find", self._record.now())
-        await self._loads.bring_up(turn.number, turn.load, size, asked)
+        load, began = self._plan.load_at(turn.load), self._record.now()
+        self._own.of_load = share_of(size, load, turn)
+        self._warning = warning = EarlyWarning(self._plan.thresholds if self._conductor.alone else (), began)
+        self._so_far = HoldSoFar(turn.number, size, "find", began)
+        if self._figures is not None:
+            self._watch = asyncio.create_task(self._figures.watch(self._record, lambda: began, warning.alarm))
+        await self._loads.bring_up(turn.number, load, size, asked, until=warning.missed)
+        return not warning.missed.is_set()
 
     async def _hold(self, turn: Turn) -> Turn | None:
         """Hold the load until its end or until it is clear, and report what was measured; the load goes on until the
         next turn, which this returns."""
         await self._until_over(turn)
-        unanswered = await unanswered_in(self._crew)
-        gone = ""
-        if await asyncio.to_thread(self._is_silent, turn.number):
-            await self._loads.stop()
-            gone = await self._gone()
-        await self._conductor.held(self._report(turn, stage=turn.number, unanswered=unanswered, gone=gone))
+        await self._stages.end_hold_in_order()
+        await self.report(turn)
         return await self._heed(self._conductor.next_turn())
 
-    async def _until_over(self, turn: Turn) -> None:
-        """Hold the load until its end, or until the earlier moment that the leader names once all shares are clear."""
-        await self._until_clear(turn)
-        await hold_to_named_end(turn, self._conductor, self._stages, self._crew)
+    async def report(self, turn: Turn) -> None:
+        """Close the figures of a load, and report what was measured; the load goes on unless it is too much."""
+        self._unwatch()
+        aborted, ended = self._warning.why, self._record.now()
+        if aborted:
+            await self._loads.stop()
+        unanswered = await unanswered_in(self._crew)
         so_far, self._so_far = self._so_far, None
-        if so_far is not None and turn.load is not None:
-            await asyncio.to_thread(self._share.remember, turn.load, self._own.of_load, so_far)
-
-    async def _until_clear(self, turn: Turn) -> None:
-        """Report when our share of the load is clear, while there is time for an earlier end of the hold."""
-        so_far, load = self._so_far, turn.load
         assert so_far is not None
-        assert load is not None
+        gone = ""
+        if await asyncio.to_thread(self._is_silent, turn.number, so_far):
+            await self._loads.stop()
+            gone = await self._gone()
+        await self._conductor.held(
+            TurnReport(
+                turn=turn.number,
+                inside=self._record.inside,
+                stage=turn.number,
+                began=self._stages.began,
+                hold_began=self._stages.hold_began,
+                ended=ended,
+                unanswered=unanswered,
+                parts=so_far.parts,
+                aborted=aborted,
+                gone=gone,
+            )
+        )
+
+    async def _until_over(self, turn: Turn) -> None:
+        """Hold the load until its end, or until the earlier moment that is named once all shares are clear."""
+        so_far = self._so_far
+        assert so_far is not None
+        assert turn.load is not None
         so_far.begin_hold(self._record.now())
+        await self._until_clear(turn, turn.load, so_far)
+        if not self._warning.missed.is_set():
+            await hold_to_named_end(turn, self._conductor, self._stages, self._crew)
+        await asyncio.to_thread(self._share.remember, turn.load, self._own.of_load, so_far)
+
+    async def _until_clear(self, turn: Turn, load: float, so_far: HoldSoFar) -> None:
+        """Report when our share of the load is clear, while there is time for an earlier end of the hold.
+
+        In each round of renewals every lease is renewed once, so that a part of one does not stand for the load.
+        """
+        conductor, stages, missed = self._conductor, self._stages, self._warning.missed
         whole_round = round_of(self._plan, self._own.probe(load)[0])
         stance = Stance()
         while (
             not stance.is_final
-            and self._conductor.may_end_early(self._stages.hold_left)
-            and self._conductor.ends(turn) is None
+            and conductor.may_end_early(left := stages.hold_left)
+            and conductor.ends(turn) is None
         ):
-            await self._crew.wait(_LOOK_EVERY)
-            shown = await asyncio.to_thread(self._share.shows, load, self._own.of_load, so_far)
+            await self._crew.wait_for(missed, min(left, _LOOK_EVERY))
+            if left <= _LOOK_EVERY or missed.is_set():
+                return
+            if self._figures is not None:
+                so_far.figures = self._figures.so_far(
+                    self._record, so_far.number, stages.began, stages.hold_began
+                )
+            shown = await asyncio.to_thread(self._share.shows, load, self._own.of_load, so_far, turn.lasts)
             news = stance.news(shown if so_far.held_for >= whole_round else "")
             if news is not None:
-                self._conductor.clear(ClearHold(turn=turn.number, shows=news))
+                conductor.clear(ClearHold(turn=turn.number, shows=news))
 
-    def _is_silent(self, number: int) -> bool:
-        """Return whether nothing of our load succeeded."""
-        run = self._run.load()
-        stage = run.stage(number)
-        tried = any(stage.attempts(operation) for operation in run.own_load)
-        return tried and not any(stage.count(operation) for operation in run.own_load)
+    def _is_silent(self, number: int, so_far: HoldSoFar) -> bool:
+        """Return whether nothing of our load succeeded; reads the rest of what was measured, too."""
+        so_far.read()
+        run = self._record.so_far.load()
+        return self._own.of_load > 0 and is_silent(run, run.stage(number))
+
+    def _unwatch(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None

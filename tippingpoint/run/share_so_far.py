@@ -1,4 +1,4 @@
-"""What a unit's share of a load shows while it is held, in a search that many units share."""
+"""What our share of a load shows while it is held, in a search; on one machine that is the whole load."""
 
 from __future__ import annotations
 
@@ -34,29 +34,31 @@ class Stance:
 
 
 class ShareSoFar:
-    """Judges this unit's share of each load by the rule that ends the holds of a search by one machine."""
+    """Judges our share of each load while it is held: a hold may end early when the answer is clear."""
 
     def __init__(self, plan: SearchPlan, find: Find) -> None:
         self._plan = plan
-        self._names = margin_names(plan.thresholds)
+        self._names = frozenset(margin_names(plan.thresholds))
+        self._figures = frozenset(margin_names([each for each in plan.thresholds if each.figure]))
         self._early = EarlyEnds(find.hold)
 
-    def shows(self, load: float, of_load: float, so_far: HoldSoFar) -> str:
-        """Return what is clear of a load, of which this unit has the share `of_load` (from 0 to 1).
+    def shows(self, load: float, of_load: float, so_far: HoldSoFar, hold: float | None = None) -> str:
+        """Return what is clear of a load, of which we have the share `of_load` (from 0 to 1).
 
         It is HOLDS, the first threshold that is clearly missed, or an empty text. A share of which a threshold measured
-        nothing shows nothing: the other units' shares may miss that threshold. May be called on another thread than the
-        one that ticks come from.
+        nothing shows nothing: the other units' shares may miss that threshold. Nor does a whole load hold before its
+        figures are known. `hold` is for how many seconds it is held, if not for as long as any. May be called on
+        another thread than the one that ticks come from.
         """
         if of_load <= 0:
             return ""
         margins, counted = self._shown(of_load, so_far)
         for margin in margins:
-            if self._early.clear(load, [margin], counted, so_far.held_for) is False:
+            if self._early.clear(load, [margin], counted, so_far.held_for, hold) is False:
                 return margin.name
         known = {margin.name for margin in margins}
-        whole = known.issuperset(self._names)
-        return HOLDS if whole and self._early.clear(load, margins, counted, so_far.held_for) else ""
+        whole = known >= (self._names if of_load < 1 else self._figures)
+        return HOLDS if whole and self._early.clear(load, margins, counted, so_far.held_for, hold) else ""
 
     def remember(self, load: float, of_load: float, so_far: HoldSoFar) -> None:
         """Take a hold that is over into account: early ends of later ones depend on it. May be called on any thread."""

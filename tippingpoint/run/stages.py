@@ -29,7 +29,7 @@ _STEPS: tuple[StageKind, ...] = ("ramp", "find")
 
 
 class Stages:
-    """Plays stages, and knows the current one."""
+    """Brings stages up and holds them, and knows the current one."""
 
     def __init__(
         self,
@@ -38,9 +38,7 @@ class Stages:
         faults: FaultTimeline,
         room: Room,
         record: Record,
-        first: int,
     ) -> None:
-        """`first` is the number of the first stage in the journals."""
         self.profiler: Profiler | None = None
         """What profiles the target in each stage; None if nothing does."""
         self._own = own
@@ -48,7 +46,6 @@ class Stages:
         self._faults = faults
         self._room = room
         self._record = record
-        self._next = first
         self._on: StageOrder | None = None
         self.began = 0.0
         """The moment in the run at which the latest stage began."""
@@ -87,14 +84,9 @@ class Stages:
             await self._crew.wait_for(self.profiler.taken, self.profiler.within)
 
     @property
-    def hold_began(self) -> float:
-        """The moment in the run at which the latest hold began."""
-        return self._hold_began - self._record.started
-
-    @property
-    def following(self) -> int:
-        """The number of the stage that begins next."""
-        return self._next
+    def hold_began(self) -> float | None:
+        """The moment in the run at which the latest stage's hold began; None if it has not."""
+        return None if self._hold_ends is None else self._hold_began - self._record.started
 
     async def bring_up(
         self,
@@ -162,7 +154,6 @@ class Stages:
     async def _begin(
         self, number: int, kind: StageKind, size: float, asked: AnyStage, over: float, listed: int | None
     ) -> None:
-        self._next = number + 1
         self.began = self._record.now()
         self._hold_ends = None
         self._room.fill(asked)

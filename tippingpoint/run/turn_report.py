@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # it imports numpy, which a run needs only where it is judged meanwhile
+    from tippingpoint.rundir.histogram import Histogram
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,14 +21,21 @@ class TurnReport:
     """The run's directory."""
     stage: int | None
     """The stage that is reported on; None for all, the last of which is this turn's."""
-    began: float = 0.0
-    hold_began: float = 0.0
-    ended: float = 0.0
+    is_measured: bool = True
+    """Whether our share of the turn has a stage in the journals."""
+    began: float
+    hold_began: float | None
+    """None if the load was never held."""
+    ended: float
     unanswered: Mapping[str, Sequence[float]] = field(default_factory=dict[str, Sequence[float]])
     """By operation, the ages in seconds of calls that had no answer long after the hold."""
+    parts: Sequence[Mapping[str, Histogram]] = ()
+    """In a search, what was measured in equal parts of the hold."""
+    held_since: float = inf
+    """At a lower load, the moment from which on thresholds held again; infinite if they did not."""
+    aborted: str = ""
+    """Which threshold with `abort` ended the load, on one machine in a search; empty if none did."""
     gone: str = ""
     """Why the target accepts no login any more; empty if it does, or if some of the load succeeded."""
     missing: str = ""
     """Why our share of a lower load was never there; empty if it was."""
-    is_measured: bool = True
-    """Whether our share of the turn has a stage in the journals."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tippingpoint.errors import UserError
 from tippingpoint.run.conductor import Conductor
@@ -79,7 +79,7 @@ class Turns:
                 raise EndedEarly("cut", refused)
             turn = await self._play_turn(turn, conductor.now() - begin)
         if conductor.stopped:
-            raise EndedEarly("interrupted", conductor.stopped)
+            raise EndedEarly(conductor.stop_status, conductor.stopped)
         await self._stages.hold_to_the_end()
 
     async def _play_turn(self, turn: Turn, late: float) -> Turn | None:
@@ -89,12 +89,17 @@ class Turns:
         if turn.kind == "storm" and self._conductor.alone:
             self._record.event("fault", do="drop-claims")
         lower = self._lower_of(turn)
-        await (lower or self).bring_up(turn)
+        is_up = await (lower or self).bring_up(turn)
+        if not is_up and self._conductor.alone:  # nobody else holds it
+            await (lower or self).report(turn)
+            return await self._heed(self._conductor.next_turn())
         hold = await self._heed(self._conductor.up(turn))
         if hold is None:
             return None
         await self._crew.wait(hold - self._conductor.now())
-        seconds = max(0.0, hold + turn.lasts - self._conductor.now())
+        seconds = turn.lasts
+        if not self._conductor.alone:  # all units end it at the same moment
+            seconds = max(0.0, hold + turn.lasts - self._conductor.now())
         if lower is not None:
             await lower.hold(turn, seconds)
             return await self._heed(self._conductor.next_turn())
@@ -139,24 +144,22 @@ class Turns:
 
     async def _prepare(self, turn: Turn) -> str:
         """Make room for our share of a turn; returns why it cannot begin, or an empty text."""
-        alone = self._conductor.alone
-        if turn.kind == "storm" or (
-            alone and not self._stages.begun
-        ):  # that was looked at before the first one
-            return ""
+        if turn.kind == "storm" or (self._conductor.alone and not self._stages.begun):
+            return ""  # there is room: the load is there, or the first stage has just been looked at
         return await self._room.look(self._own.asked(turn.stage), turn.stage, f"stages.{turn.stage - 1}")
 
     def begins_after(self, turn: Turn) -> float:
         """Return the seconds from a turn's begin until our part of it begins."""
         return 0.0 if turn.kind == "storm" else self._own.begins_after(turn.stage)
 
-    async def bring_up(self, turn: Turn) -> None:
-        """Bring our share of a turn up, or as far up as it will get."""
+    async def bring_up(self, turn: Turn) -> bool:
+        """Bring our share of a turn up, or as far up as it will get; returns whether there is something to hold."""
         size, asked = self._own.size(turn.stage), self._own.asked(turn.stage)
         over = 0.0 if turn.kind == "storm" else asked.over
         whole = self._own.whole.loads[turn.stage - 1][1]
-        self._own.of_load = size / whole if whole else 0.0
+        self._own.of_load = share_of(size, whole, turn)
         await self._stages.bring_up(turn.number, turn.kind, size, asked, over, turn.stage)
+        return True
 
     async def _hold(self, turn: Turn) -> Turn | None:
         """Hold our share; returns the next turn, which ends the hold.
@@ -166,25 +169,27 @@ class Turns:
         if turn.kind != "storm":
             self._faults.start(turn.stage)
         conductor = self._conductor
-        if conductor.reports(turn):
+        if conductor.reports():
             try:
                 return await self._heed(conductor.next_turn(), until=conductor.now() + self._stages.hold_left)
             except TimeoutError:
                 await self._stages.end_hold_in_order()
-            if self._lower is not None:
-                await close_figures(self._crew)
-            await conductor.held(self._report(turn, stage=None))
+            await self.report(turn)
         return await self._heed(conductor.next_turn())
 
-    def _report(self, turn: Turn, **fields: Any) -> TurnReport:
-        stages, record = self._stages, self._record
-        return TurnReport(
-            turn=turn.number,
-            inside=record.inside,
-            began=stages.began,
-            hold_began=stages.hold_began,
-            ended=record.now(),
-            **fields,
+    async def report(self, turn: Turn) -> None:
+        """Report that the hold is over, with all that was measured in a run whose stages are judged now."""
+        if self._conductor.judges_stages:
+            await close_figures(self._crew)
+        await self._conductor.held(
+            TurnReport(
+                turn=turn.number,
+                inside=self._record.inside,
+                stage=None,
+                began=self._stages.began,
+                hold_began=self._stages.hold_began,
+                ended=self._record.now(),
+            )
         )
 
     async def _heed(self, saying: Awaitable[T], until: float = float("inf")) -> T:
@@ -206,3 +211,10 @@ class Turns:
             return said.result()
         finally:
             said.cancel()
+
+
+def share_of(size: float, whole: float, turn: Turn) -> float:
+    """Return which share of a turn's load our load is, from 0 to 1."""
+    if turn.of == 1:
+        return 1.0
+    return size / whole if whole else 0.0

@@ -33,6 +33,7 @@ from tippingpoint.rundir.manifest import FILE, Manifest, RunStatus, TargetEntry,
 from tippingpoint.rundir.probe_events import EVENT, FOUND, ProbeEvent
 from tippingpoint.units.digest import Head, read_digest
 from tippingpoint.units.part import Phase
+from tippingpoint.units.recovery_words import RECOVERING
 from tippingpoint.units.shared_run import ABORTED, SharedRun, UnitWord
 from tippingpoint.units.spread import Placed
 from tippingpoint.util.text import choose, show_count
@@ -342,7 +343,8 @@ class _Gathering:
         if self._run.found is not None:
             self._events.append({"t": self._seconds, "event": FOUND, **self._run.found.model_dump()})
         if self._run.recovery is not None:
-            self._events += self._run.recovery.events(self._seconds)
+            lowered = self._run.recovery.events()
+            self._events += [{"t": self._seconds, "event": RECOVERING, **fields} for fields in lowered]
         figures = self._run.figures
         for value in figures.known(self._plan):
             self._events.append({"t": self._seconds, "event": FIGURE, **value.model_dump()})
@@ -465,7 +467,7 @@ def _lowered(run: SharedRun, parts: Iterable[_MergedPart]) -> dict[int, tuple[St
 
 
 class _Found(BaseModel, extra="forbid"):
-    """The result of a search, as search.py writes it."""
+    """The result of a search, as run/alone.py writes it."""
 
     t: float
     event: Literal["found"]
@@ -476,7 +478,7 @@ class _Found(BaseModel, extra="forbid"):
 
 
 class _Skipped(BaseModel, extra="forbid"):
-    """Why no lower loads followed a search, as coming_back.py writes it."""
+    """Why no lower loads followed a search, as run/alone.py writes it."""
 
     t: float
     event: Literal["recovering"]
@@ -484,7 +486,7 @@ class _Skipped(BaseModel, extra="forbid"):
 
 
 class _Lowered(BaseModel, extra="forbid"):
-    """A lower load after a search, as coming_back.py writes it."""
+    """A lower load after a search, as run/alone.py writes it."""
 
     t: float
     event: Literal["recovering"]
@@ -500,7 +502,7 @@ class _Lowered(BaseModel, extra="forbid"):
 
 def _is_of_a_search(event: dict[str, Any]) -> bool:
     lowered = _Skipped if "skipped" in event else _Lowered
-    models = {EVENT: ProbeEvent, FOUND: _Found, "recovering": lowered, FIGURE: FigureValue}
+    models = {EVENT: ProbeEvent, FOUND: _Found, RECOVERING: lowered, FIGURE: FigureValue}
     model: type[BaseModel] = models[event["event"]]
     try:
         model.model_validate(event)

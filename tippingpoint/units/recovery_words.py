@@ -11,7 +11,8 @@ from tippingpoint.plan.base import MAX_STAGES
 from tippingpoint.plan.fields import as_amount
 from tippingpoint.plan.read import Plan
 
-EVENT = "recovering"
+RECOVERING = "recovering"
+"""The event of a lower load."""
 REASON = 100
 """The most characters of a reason in the leader's databag."""
 _MOST_LOADS = 30
@@ -21,7 +22,7 @@ _PER_LOAD, _PER_STAGE = 250, 25
 
 _Load = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 _Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
-_Reason = Annotated[str, Field(max_length=REASON)]
+_Reason = Annotated[str, Field(max_length=2000)]
 
 
 class LoadShown(BaseModel, frozen=True):
@@ -62,8 +63,16 @@ class Recovery(BaseModel, frozen=True):
     over: bool = False
     """Whether no load follows."""
 
-    def events(self, ended: float) -> Iterable[dict[str, Any]]:
-        """Return the events `recovering` of a run, with the time `ended`; see run/coming_back.py."""
+    def shortened(self) -> Recovery:
+        """Return it with as much of its reasons as the leader's databag has room for."""
+        loads = [
+            shown.model_copy(update={"nothing": shown.nothing[:REASON], "missing": shown.missing[:REASON]})
+            for shown in self.loads
+        ]
+        return self.model_copy(update={"loads": loads, "skipped": self.skipped[:REASON]})
+
+    def events(self) -> Iterable[dict[str, Any]]:
+        """Return the fields of the events `recovering` of a run."""
         for shown in self.loads:
             if shown.lowers:
                 told = shown.model_dump(include={"stage", "held", "after", "seconds"})
@@ -73,9 +82,9 @@ class Recovery(BaseModel, frozen=True):
                     "broken": _amount(self.broken),
                     "before": _amount(self.before),
                 }
-                yield {"t": ended, "event": EVENT, **told, **of, **why}
+                yield {**told, **of, **why}
         if self.skipped:
-            yield {"t": ended, "event": EVENT, "skipped": self.skipped}
+            yield {"skipped": self.skipped}
 
 
 def _amount(load: float | None) -> float | None:

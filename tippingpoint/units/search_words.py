@@ -80,6 +80,19 @@ class NextLoad(BaseModel):
     stop: _Line = ""
     """Why the run is to end without an answer; empty if it goes on, or has one."""
 
+    def shortened(self) -> NextLoad:
+        """Return it with as much of its reasons as the leader's databag has room for."""
+        probe, recovery = self.probe, self.recovery
+        if probe is not None:
+            broken = [why[:_REASON] for why in probe.broken[:_REASONS]]
+            strained, unmeasured = probe.strained[:_REASON], probe.unmeasured[:_REASON]
+            probe = probe.model_copy(
+                update={"broken": broken, "strained": strained, "unmeasured": unmeasured}
+            )
+        return self.model_copy(
+            update={"probe": probe, "recovery": None if recovery is None else recovery.shortened()}
+        )
+
 
 def read_report(text: str | None) -> ProbeReport | None:
     """Return the report in a unit's databag; None without one, or if this version does not understand it."""
@@ -87,17 +100,6 @@ def read_report(text: str | None) -> ProbeReport | None:
         return ProbeReport.model_validate_json(text) if text else None
     except (ValidationError, RecursionError):
         return None
-
-
-def shortened(probe: ProbeEvent) -> ProbeEvent:
-    """Return a probe with as much of its reasons as the leader's databag has room for."""
-    return probe.model_copy(
-        update={
-            "broken": [why[:_REASON] for why in probe.broken[:_REASONS]],
-            "strained": probe.strained[:_REASON],
-            "unmeasured": probe.unmeasured[:_REASON],
-        }
-    )
 
 
 def room_for_probes(plan: Plan) -> int:

@@ -6,10 +6,10 @@ that a leader does: it computes the next SharedRun from both, so any other unit 
 announces one moment at which the hold begins for all of them, and with it the moment of the next turn.
 
 In a search, each load that is tried is a turn. Its units report what they measured, and the leader's agent judges
-that (run/shared_search.py) before the next turn is named. Everything that the search knows is in the SharedRun. A
+that (run/next_load.py) before the next turn is named. Everything that the search knows is in the SharedRun. A
 search that one unit began alone stays that unit's own business, and has no turns.
 
-With `after: recover`, the lower loads after the last one are such turns too (run/shared_recovery.py).
+With `after: recover`, the lower loads after the last one are such turns too (run/next_lower.py).
 
 All moments are seconds since the epoch on one clock, the reference's. A unit with another clock says in its word how
 far that is ahead.
@@ -143,10 +143,23 @@ class SharedRun(BaseModel):
     _first: int = PrivateAttr(1)
 
     @classmethod
-    def in_memory(cls, plan: Plan, unit: str, first: int, now: float) -> SharedRun:
-        """Return a run on one machine. `first` is the number of its first turn, and of the stage that this is."""
+    def in_memory(
+        cls, plan: Plan, unit: str, first: int, started: float, probes: Sequence[ProbeEvent] = ()
+    ) -> SharedRun:
+        """Return a run on one machine. `first` is the number of its first turn, and of the stage that this is.
+
+        `probes` are the loads that its search has tried before.
+        """
         fields = plan.model_dump(mode="json", exclude_none=True)
-        run = cls(id="alone", plan=fields, made=now, units=[unit], shared=plan.find is not None)
+        run = cls(
+            id="alone",
+            plan=fields,
+            made=started,
+            started=started,
+            units=[unit],
+            shared=plan.find is not None,
+            probes=[*probes],
+        )
         run._plan, run._first = plan, first
         return run
 
@@ -199,8 +212,16 @@ class SharedRun(BaseModel):
         return reports_phases(len(self.units)) and left > self.lead
 
     @property
+    def holds_the_last(self) -> bool:
+        """Whether the hold of the last listed turn is named."""
+        last = self.turns[-1] if self.turns else None
+        return last is not None and last.hold is not None and _following(self.validated(), last) is None
+
+    @property
     def asks_figures(self) -> bool:
-        """Whether a Prometheus is asked about its turns, as a threshold is on a figure."""
+        """Whether the leader asks a Prometheus about its turns, as a threshold is on a figure."""
+        if self.is_in_memory:  # its runner asks
+            return False
         try:
             return bool(figures_of(self.validated()))
         except ValidationError:
@@ -501,23 +522,17 @@ def to_judge(run: SharedRun, words: Mapping[str, UnitWord | None]) -> int | None
     if not run.turns and run.shared:
         there = [unit for unit in run.units if unit not in run.missing]
         ready = there and all(unit in said and said[unit].phase == "ready" for unit in there)
-        return 0 if ready else None
-    if not (run.shared or run.recovery is not None or _holds_the_last(run)):
+        return run.first - 1 if ready else None
+    if not (run.shared or run.recovery is not None or run.holds_the_last):
         return None
     turn = run.turns[-1]
     sharing = turn.sharing(run.units)
     there = [unit for unit in sharing if unit not in run.missing]
-    if (turn.hold is None and there) or not (there or _back(run, said)):
+    if (turn.hold is None and there and not run.is_in_memory) or not (there or _back(run, said)):
         return None
     if there == sharing and turn.number not in run.figures.turns and run.asks_figures:
         return None
     return turn.number if all(unit in said and said[unit].held >= turn.number for unit in there) else None
-
-
-def _holds_the_last(run: SharedRun) -> bool:
-    """Return whether the hold of the last listed turn is named."""
-    last = run.turns[-1] if run.turns else None
-    return last is not None and last.hold is not None and _following(run.validated(), last) is None
 
 
 def _back(run: SharedRun, said: Mapping[str, UnitWord]) -> list[str]:
@@ -572,6 +587,8 @@ def _ends_once_settled(run: SharedRun, turn: Turn) -> bool:
     """
     if run.recovery is None or run.recovery.broken is None:
         return False
+    if run.is_in_memory:  # there are no others
+        return True
     last = run.recovery.loads[-1] if run.recovery.loads else None
     return last is None or not last.lowers or last.load != turn.load
 
@@ -704,7 +721,7 @@ def _after_held(run: SharedRun, plan: Plan, said: Mapping[str, UnitWord], now: f
         return run
     following = _following(plan, turn)
     if following is None:
-        return run.model_copy(update={"over": True})
+        return run if run.recovers else run.model_copy(update={"over": True})
     turns = [*run.turns, following.model_copy(update={"begin": now})][-_TURNS_KEPT:]
     return run.model_copy(update={"turns": turns})
 

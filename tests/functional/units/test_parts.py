@@ -16,7 +16,7 @@ from tests.functional.program import QUICK, STORMY, keys, leases
 from tests.functional.units.troupe import Troupe, play, stages_of
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan, validate_plan
-from tippingpoint.run.conductor import Follower
+from tippingpoint.run.conductor import Conductor
 from tippingpoint.run.runner import Runner
 from tippingpoint.rundir.results import RunData, load_run
 from tippingpoint.units import shared_run
@@ -159,7 +159,7 @@ def test_what_only_one_machine_can_run_is_refused_before_anything_is_made(tmp_pa
         "faults": [{"do": "kill", "member": "m1", "stage": 1, "at": "1s"}],
     }
     plan = validate_plan({"name": "t", "stages": [{"leases": 10}]})
-    follower = Follower("a/0", begin_run(plan, ["a/0"], time.time()), lambda phase, turn: None)
+    follower = Conductor("a/0", begin_run(plan, ["a/0"], time.time()), lambda phase, turn: None)
     runner = Runner(validate_plan(faulty), tmp_path, conductor=follower)
     with pytest.raises(UserError) as refused:
         asyncio.run(runner.run())

@@ -10,11 +10,12 @@ from typing import Any, Literal
 
 from tests.functional.program import WITHIN_S
 from tippingpoint.plan.read import Plan
-from tippingpoint.run.conductor import Follower
+from tippingpoint.run.conductor import Conductor
 from tippingpoint.run.headline import Headline
 from tippingpoint.run.messages import Tick
+from tippingpoint.run.next_load import next_load
+from tippingpoint.run.reported import FromDigests
 from tippingpoint.run.runner import Runner
-from tippingpoint.run.shared_search import next_load
 from tippingpoint.run.watcher import StageProgress
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
@@ -49,7 +50,7 @@ class Troupe:
     def __init__(self, plan: Plan, units: int, out: Path) -> None:
         self._plan = plan
         self._out = out
-        self._followers: dict[str, Follower] = {}
+        self._followers: dict[str, Conductor] = {}
         self._reports: dict[str, ProbeReport] = {}
         self._changed = asyncio.Event()
         self.run = begin_run(plan, [f"load-claimer/{number}" for number in range(units)], time.time())
@@ -82,7 +83,7 @@ class Troupe:
             self._words[unit] = said.model_copy(update={"clear": shown, "t": time.time()})
             self._conduct()
 
-        follower = self._followers[unit] = Follower(unit, self.run, say, report, clear)
+        follower = self._followers[unit] = Conductor(unit, self.run, say, report, clear)
         self.watches.append(Watch())
         self.runners.append(
             Runner(
@@ -109,7 +110,7 @@ class Troupe:
                 for unit, report in self._reports.items()
                 if (read := read_report(report.model_dump_json())) is not None
             }
-            following = next_load(run, words, reports, self._out)
+            following = next_load(FromDigests(run, words, reports, self._out)).shortened()
             told = NextLoad.model_validate_json(following.model_dump_json(exclude_none=True))
             run = conduct(run, self._words, time.time(), told)
         self.tell(run)

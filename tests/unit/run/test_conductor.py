@@ -7,7 +7,7 @@ import time
 from typing import Any, Literal
 
 from tippingpoint.plan.read import parse_plan
-from tippingpoint.run.conductor import Follower
+from tippingpoint.run.conductor import Conductor
 from tippingpoint.units.shared_run import SharedRun, Turn, begin_run, stop
 
 PLAN = parse_plan("name: t\nstages: [{leases: 10, hold: 30s}, {leases: 20, hold: 30s}]")
@@ -20,7 +20,7 @@ def turn(number: int, of: int = 2, *, begins_in: float = 10.0, **fields: Any) ->
     )
 
 
-class Unit(Follower):
+class Unit(Conductor):
     """A follower that keeps what it said."""
 
     def __init__(self, number: int, units: int, *, after: int = 0) -> None:

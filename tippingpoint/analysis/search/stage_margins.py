@@ -20,7 +20,7 @@ from tippingpoint.analysis.thresholds import Check, Limit, limits_of, stage_chec
 from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.grow import GrowPlan
-from tippingpoint.plan.read import Plan
+from tippingpoint.plan.read import Plan, SearchPlan
 from tippingpoint.plan.spawn import PACES, SpawnPlan
 from tippingpoint.rundir.histogram import FloatArray, Histogram, highest_values, slots_of
 from tippingpoint.rundir.operations import BRINGING_UP
@@ -51,6 +51,14 @@ def ramped(plan: Plan | None) -> Collection[str] | None:
     if isinstance(plan, ClaimPlan) and plan.load == "arrivals":
         return None
     return BRINGING_UP if isinstance(plan, ClaimPlan) and plan.load == "claims" else RAMPED
+
+
+def each_from_nothing(plan: SearchPlan) -> bool:
+    """Whether each load has to come up from nothing: a threshold is about what brings it up, or the ramp is it."""
+    if plan.cycles:
+        return False  # nothing stays
+    in_ramp = ramped(plan)
+    return in_ramp is None or any(threshold.operation in in_ramp for threshold in plan.thresholds)
 
 
 def judged(

@@ -11,7 +11,8 @@ import pytest
 from tests.unit.made.synthetic import STARTED, MadeStage
 from tests.unit.units.parts_of_units import RUN, names, shared, word, write_part
 from tippingpoint.analysis.analyse import analyse
-from tippingpoint.run.shared_search import next_load
+from tippingpoint.run.next_load import next_load
+from tippingpoint.run.reported import FromDigests
 from tippingpoint.rundir.probe_events import ProbeEvent
 from tippingpoint.rundir.results import load_run
 from tippingpoint.units.digest import make_digest
@@ -58,7 +59,7 @@ def stages(*last: MadeStage, slow: bool = True) -> list[MadeStage]:
 
 
 def following(run: SharedRun, told: dict[str, ProbeReport], folder: Path) -> NextLoad:
-    return next_load(run, dict.fromkeys(told, word(phase="up")), told, folder)
+    return next_load(FromDigests(run, dict.fromkeys(told, word(phase="up")), told, folder))
 
 
 def lowering(**fields: Any) -> Recovery:

@@ -1,13 +1,15 @@
-"""Conducts the lower loads of a run by many units (`after: recover`), after its last stage or its search.
+"""Judges the lower loads of a run (`after: recover`), after its last stage or its search, and says which is next.
 
-Each load is a turn like any other, and is judged by what all units measured of it. What it showed is in the run's
+A target may stay broken at a load that it held before, although what broke it is gone: a metastable failure
+(N. Bronson et al., Metastable Failures in Distributed Systems, HotOS 2021). The lower loads show which of both it is.
+
+Each load is a turn like any other, and is judged by what was measured of it. What it showed is in the run's
 `Recovery`, so any unit that becomes the leader goes on from there.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from math import ceil, inf
+from math import inf
 
 from tippingpoint.analysis.findings import examine_stage
 from tippingpoint.analysis.recovery.comeback import says_nothing
@@ -16,19 +18,15 @@ from tippingpoint.plan.fields import as_amount
 from tippingpoint.plan.read import SearchPlan
 from tippingpoint.plan.share import probe_part
 from tippingpoint.run.descent import Descent, Following, Showed, Tried, is_none, judged_whole, showed
-from tippingpoint.run.gathered_turn import Reported, seconds_of
-from tippingpoint.run.settling import WINDOW, Settling, hold_of, window_of
-from tippingpoint.rundir.results import RunData
-from tippingpoint.units.digest import Digest
-from tippingpoint.units.recovery_words import REASON, LoadShown, Recovery
+from tippingpoint.run.reported import Reported
+from tippingpoint.run.settling import WINDOW, hold_of
+from tippingpoint.units.recovery_words import LoadShown, Recovery
 from tippingpoint.units.search_words import NextLoad
 from tippingpoint.units.shared_run import SharedRun, Turn
 from tippingpoint.util.text import show_size
 
 _NOT_TOGETHER = "thresholds held on each unit for a while, but not on all of them at once"
 """Why a load whose hold ended early may say nothing."""
-_WHOLE = 0.99
-"""The least share of a load that has to be measured: shares of a rate are rounded."""
 
 
 def begin_after_search(run: SharedRun, plan: SearchPlan, following: NextLoad) -> NextLoad:
@@ -41,33 +39,38 @@ def begin_after_search(run: SharedRun, plan: SearchPlan, following: NextLoad) ->
 
 def next_lower(plan: SearchPlan, told: Reported) -> NextLoad:
     """Return what follows the last turn of a run: its last listed stage, or a load after that."""
-    run, turn, lost = told.run, told.turn, told.lost
+    run, turn, lost = told.run, told.run.turns[-1], told.lost
     unknown = f"{lost} is missing: {run.missing[lost]}" if lost else told.unread
     if run.recovery is None:
         if unknown:
-            recovery = Recovery(skipped=unknown[:REASON], over=True)
+            recovery = Recovery(skipped=unknown, over=True)
             return NextLoad(after=turn.number, recovery=recovery)
         recovery = Recovery(stages=_stages(plan, told))
         return _next(run, plan, recovery, turn.number)
     following = _descent(run, plan, run.recovery).ask()
     assert following is not None  # its turn is over
-    shares = [told.reports[unit] for unit in told.sharing if unit in told.reports]
-    missing = unknown or next((report.missing for report in shares if report.missing), "")
+    missing = unknown or told.missing
     after: float | None = None
     if missing:
         result = Showed(None, missing=missing)
     elif is_none(plan, following.load):
         result = Showed(None)
     else:
-        with told.gathered([turn]) as whole:
-            result, since = _showed(whole, plan, turn, following, told.digests)
+        result, since = _showed(plan, told, following)
         lowered = run.recovery.lowered or turn.begin
         after = max(0.0, since - lowered) if result.held and following.lowers else None
-    return _next(run, plan, _with(run.recovery, plan, turn, following, result, after), turn.number)
+    seconds = told.ended - turn.begin
+    return _next(run, plan, _with(run.recovery, plan, turn, following, result, after, seconds), turn.number)
 
 
 def _with(
-    recovery: Recovery, plan: SearchPlan, turn: Turn, following: Following, told: Showed, after: float | None
+    recovery: Recovery,
+    plan: SearchPlan,
+    turn: Turn,
+    following: Following,
+    told: Showed,
+    after: float | None,
+    seconds: float,
 ) -> Recovery:
     shown = LoadShown(
         stage=None if is_none(plan, following.load) else turn.number,
@@ -75,9 +78,9 @@ def _with(
         lowers=following.lowers,
         held=told.held,
         after=None if after is None else round(after, 3),
-        seconds=round(turn.until - turn.begin, 3),
-        nothing=told.nothing[:REASON],
-        missing=told.missing[:REASON],
+        seconds=round(seconds, 3),
+        nothing=told.nothing,
+        missing=told.missing,
     )
     lowered = recovery.lowered
     if following.lowers and lowered is None:
@@ -94,7 +97,7 @@ def _next(run: SharedRun, plan: SearchPlan, recovery: Recovery, after: int) -> N
         try:
             hold = probe_part(plan, following.load, 0, max(1, len(run.units) - len(run.missing)))[0].hold
         except UserError as refused:
-            why = f"the load {show_size(following.load)} cannot be shared: {refused}"[:REASON]
+            why = f"the load {show_size(following.load)} cannot be shared: {refused}"
             shown = LoadShown(
                 stage=None, load=following.load, lowers=following.lowers, held=None, seconds=0.0, missing=why
             )
@@ -105,7 +108,7 @@ def _next(run: SharedRun, plan: SearchPlan, recovery: Recovery, after: int) -> N
         update={
             "broken": descent.broken,
             "before": descent.before,
-            "skipped": descent.skipped[:REASON],
+            "skipped": descent.skipped,
             "over": following is None,
         }
     )
@@ -117,11 +120,12 @@ def _next(run: SharedRun, plan: SearchPlan, recovery: Recovery, after: int) -> N
 def _descent(run: SharedRun, plan: SearchPlan, recovery: Recovery) -> Descent:
     """Return the descent of a run, as far as it went."""
     tried: list[Tried] = [*recovery.stages]
-    surely = inf
+    surely = aborted = inf
     if plan.find is not None:
         tried = [(as_amount(probe.size), probe.held) for probe in run.probes]
         surely = run.found.low if run.found is not None else inf
-    descent = Descent(plan, tried, surely=surely)
+        aborted = min((probe.size for probe in run.probes if probe.aborted), default=inf)
+    descent = Descent(plan, tried, surely=surely, aborted=aborted)
     for shown in recovery.loads:
         descent.tell(Showed(shown.held, shown.nothing, shown.missing))
     return descent
@@ -129,16 +133,12 @@ def _descent(run: SharedRun, plan: SearchPlan, recovery: Recovery) -> Descent:
 
 def _stages(plan: SearchPlan, told: Reported) -> list[Tried]:
     """Return the listed loads, and whether they held; None for one of which a unit's share was not measured."""
-    measured: defaultdict[int, float] = defaultdict(float)
-    for digest in told.digests:
-        for phase in digest.head.phases:
-            measured[phase.stage] += phase.size if phase.phase == "begin" else 0.0
-    with told.gathered(told.run.turns) as whole:
+    with told.whole(all_turns=True) as whole:
         return [
             (
                 as_amount(stage.size),
                 showed(plan, examine_stage(whole, plan, stage)).held
-                if measured[stage.number] >= _WHOLE * stage.size
+                if told.is_whole(stage.number, stage.size)
                 else None,
             )
             for stage in whole.stages
@@ -146,36 +146,19 @@ def _stages(plan: SearchPlan, told: Reported) -> list[Tried]:
         ]
 
 
-def _showed(
-    whole: RunData, plan: SearchPlan, turn: Turn, following: Following, digests: list[Digest]
-) -> tuple[Showed, float]:
+def _showed(plan: SearchPlan, told: Reported, following: Following) -> tuple[Showed, float]:
     """Return what a load showed, and the moment from which on thresholds held, if they did."""
-    found = examine_stage(whole, plan, whole.stage(turn.number))
-    told = showed(plan, found)
+    turn = told.run.turns[-1]
+    with told.whole() as whole:
+        found = examine_stage(whole, plan, whole.stage(turn.number))
+    result = showed(plan, found)
     if not following.lowers:
-        return told, turn.begin
+        return result, turn.begin
     if not following.load:
         return Showed(None), turn.begin
     if judged_whole(plan):
-        return Showed(told.held is True, told.nothing), turn.begin
-    since = _held_since(plan, turn, digests, whole_hold=told.held is True)
+        return Showed(result.held is True, result.nothing), turn.begin
+    since = told.held_since(plan, whole_hold=result.held is True)
     if since == inf and turn.ends is not None:
         return Showed(None, _NOT_TOGETHER), since
     return Showed(since < inf, "" if since < inf else says_nothing(found)), since
-
-
-def _held_since(plan: SearchPlan, turn: Turn, digests: list[Digest], *, whole_hold: bool) -> float:
-    """Return the moment from which on all units together met the thresholds for a while; infinite if they did not.
-
-    Where things are removed, nothing counts before all units hold the lower load. If it is not known how the samples
-    are spread, thresholds have to be met over the `whole_hold`.
-    """
-    assert turn.hold is not None  # it is over
-    width, parts = seconds_of(digests, turn.number)
-    if not parts:
-        return turn.hold if whole_hold else inf
-    settling = Settling(plan.thresholds, ceil(window_of(plan) / width) * width)
-    settling.begin(turn.begin - width if plan.holds_leases else turn.hold)
-    for number in range(min(parts), max(parts) + 1):
-        settling.add(turn.hold + (number + 1) * width, width, parts.get(number, {}))
-    return settling.good_since

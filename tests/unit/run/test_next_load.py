@@ -9,7 +9,8 @@ import pytest
 
 from tests.unit.made.synthetic import STARTED, MadeStage
 from tests.unit.units.parts_of_units import RUN, names, shared, word, write_part
-from tippingpoint.run.shared_search import next_load
+from tippingpoint.run.next_load import next_load
+from tippingpoint.run.reported import FromDigests
 from tippingpoint.units.digest import make_digest
 from tippingpoint.units.search_words import ProbeReport
 from tippingpoint.units.shared_run import Turn
@@ -39,7 +40,7 @@ def test_a_load_holds_if_it_does_for_all_units_together(
         for unit, name in enumerate(names(2))
     }
     # when the leader judges it
-    found = next_load(run, dict.fromkeys(reports, word(phase="up")), reports, tmp_path)
+    found = next_load(FromDigests(run, dict.fromkeys(reports, word(phase="up")), reports, tmp_path))
     # then it is one probe of both, and another load follows
     assert found.probe is not None
     assert (found.stop, found.after, found.probe.size, found.probe.held) == ("", 1, 100, held)
@@ -51,5 +52,5 @@ def test_a_load_holds_if_it_does_for_all_units_together(
 def test_a_load_of_which_a_report_is_not_known_ends_the_search_with_the_reason(tmp_path: Path) -> None:
     turn = Turn.model_validate({**TURN, "begin": STARTED, "hold": STARTED + 2})
     run = shared(2, PLAN, over=False, shared=True, turns=[turn])
-    found = next_load(run, {}, {}, tmp_path)
+    found = next_load(FromDigests(run, {}, {}, tmp_path))
     assert found.stop == "load-claimer/0: its figures of turn 1 are not known"
