@@ -1,4 +1,4 @@
-"""The leader judges a turn of a search by many units, from what all units measured."""
+"""A turn of a search is judged, from what all units measured, or on one machine from all that was measured."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.unit.made.synthetic import STARTED, MadeStage
+from tests.unit.made.synthetic import STARTED, MadeStage, write_run
 from tests.unit.units.parts_of_units import RUN, names, shared, word, write_part
+from tippingpoint.plan.read import validate_plan
 from tippingpoint.run.next_load import next_load
-from tippingpoint.run.reported import FromDigests
+from tippingpoint.run.reported import FromDigests, FromMemory
+from tippingpoint.run.turn_report import TurnReport
+from tippingpoint.rundir.results import GrowingRun
 from tippingpoint.units.digest import make_digest
 from tippingpoint.units.search_words import ProbeReport
-from tippingpoint.units.shared_run import Turn
+from tippingpoint.units.shared_run import SharedRun, Turn
 
 PLAN: dict[str, Any] = {
     **{"name": "search", "find": {"start": 100, "limit": 800, "hold": "8s", "over": "2s"}},
@@ -54,3 +57,30 @@ def test_a_load_of_which_a_report_is_not_known_ends_the_search_with_the_reason(t
     run = shared(2, PLAN, over=False, shared=True, turns=[turn])
     found = next_load(FromDigests(run, {}, {}, tmp_path))
     assert found.stop == "load-claimer/0: its figures of turn 1 are not known"
+
+
+def test_on_one_machine_an_aborted_load_broke_and_the_next_one_begins_from_nothing(tmp_path: Path) -> None:
+    # given the first load of a search, whose target was fast enough until a threshold with abort ended it
+    plan = validate_plan(PLAN)
+    turn = Turn.model_validate({**TURN, "of": 1, "fresh": True, "begin": STARTED, "hold": STARTED + 2})
+    begun = SharedRun.in_memory(plan, "run/0", 1, STARTED)
+    run = begun.model_copy(update={"turns": [turn]})
+    made = write_run(tmp_path / "run", [MadeStage(100, kind="find")], plan=PLAN)
+    report = TurnReport(
+        turn=1,
+        inside=made,
+        stage=1,
+        began=0.0,
+        hold_began=2.0,
+        ended=9.0,
+        aborted="extend p99 was 2.3 s (limit 1 s, abort)",
+    )
+    # when it is judged
+    found = next_load(FromMemory(run, report, GrowingRun(made), STARTED, STARTED + 9.5))
+    # then that is a load that broke, and a lower one follows
+    assert found.probe is not None
+    assert (found.probe.held, found.probe.aborted, found.probe.seconds) == (False, True, 9.5)
+    assert found.probe.broken == ["aborted: extend p99 was 2.3 s (limit 1 s, abort)"]
+    assert (found.after, found.fresh, found.stop) == (1, True, "")
+    assert found.load is not None
+    assert found.load < 100
