@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from tippingpoint.analysis.analyse import Analysis
-from tippingpoint.report import write_report
+from tippingpoint.report import render_report
+from tippingpoint.report.document import build_document
 from tippingpoint.rundir.stages import StageResult
 
 
@@ -106,12 +107,17 @@ def share(stages: list[StageResult], operation: str, size: float) -> float:
 
 def expect_readable(analysis: Analysis) -> None:
     """Look at every text of a report in each of its formats."""
-    for text in sentences(json.loads(write_report(analysis, "json"))):
+    expect_document_readable(build_document(analysis))
+
+
+def expect_document_readable(document: dict[str, Any]) -> None:
+    """Look at every text of a run's document in each of its formats."""
+    for text in sentences(json.loads(render_report(document, "json"))):
         expect_written_as_people_write(text)
-    markdown = write_report(analysis, "md")
+    markdown = render_report(document, "md")
     expect_written_as_people_write(re.sub(r"run `[^`]*`|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "", markdown))
     page = re.sub(
-        r"<(script|style|pre|title)\b.*?</\1>", " ", write_report(analysis, "html"), flags=re.DOTALL
+        r"<(script|style|pre|title)\b.*?</\1>", " ", render_report(document, "html"), flags=re.DOTALL
     )
     page = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "", re.sub(r"<[^>]*>", " ", page))
     expect_written_as_people_write(re.sub(r"&nbsp;", " ", page))

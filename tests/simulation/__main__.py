@@ -36,6 +36,7 @@ def main() -> int:
     )
     parser.add_argument("--runs", type=int, default=100, help="how many runs; 100 by default")
     parser.add_argument("--seed", type=int, default=0, help="the first seed; 0 by default")
+    parser.add_argument("--large", action="store_true", help="draw larger and longer runs, of up to 12 units")
     options = parser.parse_args()
     begun = time.process_time()
     drawn_kinds: Counter[str] = Counter()
@@ -44,13 +45,14 @@ def main() -> int:
     for seed in range(options.seed, options.seed + options.runs):
         with tempfile.TemporaryDirectory() as out:
             try:
-                asked = play_and_ask(seed, Path(out))
+                asked = play_and_ask(seed, Path(out), large=options.large)
                 drawn_kinds.update(asked.kinds)
                 outcomes[asked.outcome] += 1
                 virtual += asked.seconds
             except Exception as problem:
                 found += 1
-                print(f"\n./scripts/simulate --runs 1 --seed {seed}\n{problem}", flush=True)
+                size = " --large" if options.large else ""
+                print(f"\n./scripts/simulate --runs 1 --seed {seed}{size}\n{problem}", flush=True)
                 if options.runs == 1:
                     traceback.print_exc()
     cpu = time.process_time() - begun

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from tests.sentences import expect_no_contradiction, expect_readable
+from tests.sentences import expect_document_readable, expect_no_contradiction
 from tests.simulation.runs import Ended, Played
 from tests.simulation.together import PlayedTogether
 from tippingpoint.analysis.analyse import Analysis, analyse
-from tippingpoint.report import write_report
+from tippingpoint.report import render_report
+from tippingpoint.report.document import build_document
 from tippingpoint.rundir.event_shapes import is_sound
 from tippingpoint.rundir.histogram import decode_batch
 from tippingpoint.rundir.journal import read_interval_log
@@ -118,10 +119,11 @@ def _ask_of_answers(answers: Mapping[tuple[str, str], int], directories: Sequenc
 
 
 def _ask_of_report(analysis: Analysis, *, searched: bool) -> None:
-    document = json.loads(write_report(analysis, "json"))
+    built = build_document(analysis)
+    document = json.loads(render_report(built, "json"))
     verdict = document["verdict"]
     assert verdict["exit_code"] == _EXIT_CODES[verdict["outcome"]], verdict["sentence"]
-    suite = ElementTree.fromstring(write_report(analysis, "junit"))
+    suite = ElementTree.fromstring(render_report(built, "junit"))
     red = int(suite.get("failures", "0")) + int(suite.get("errors", "0"))
     assert (red == 0) == (verdict["outcome"] == "met"), (
         f"JUnit has {red} red, the verdict is {verdict['outcome']}"
@@ -131,4 +133,4 @@ def _ask_of_report(analysis: Analysis, *, searched: bool) -> None:
     )  # a search's answer is worth what it is worth
     assert complete or verdict["outcome"] != "met", "met, though it was cut"
     expect_no_contradiction(document, analysis.run.stages)
-    expect_readable(analysis)
+    expect_document_readable(built)

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import functools
 import gc
+import os
 import random
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,7 +27,7 @@ from tippingpoint.plan import kinds, packages
 from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.run.cleaning import clean_run
 from tippingpoint.run.runner import Runner
-from tippingpoint.rundir import journal
+from tippingpoint.rundir import journal, standstills
 from tippingpoint.util import open_files
 
 T = TypeVar("T")
@@ -70,6 +72,28 @@ class Drawn:
     events: list[Event]
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """How large the runs are that are drawn."""
+
+    capacity: tuple[float, float]
+    """The least and the most operations a second, as exponents of ten."""
+    renew: tuple[float, ...]
+    holds: tuple[float, ...]
+    steps: int
+    """The most stages of a list."""
+    over: float
+    minutes: tuple[int, ...]
+    """How long a search may take."""
+    workers: tuple[int, ...]
+    units: tuple[int, ...]
+
+
+LARGE = Sizes((1.0, 2.1), (1.0, 2.0, 5.0), (4, 10, 25), 6, 2.0, (3, 10), (1, 2, 3), (2, 2, 3, 3, 4, 6, 12))
+SMALL = Sizes((0.7, 1.6), (1.0, 1.0, 2.0), (2, 3, 6), 3, 1.0, (1, 2), (1, 1, 1, 2), (2, 2, 2, 2, 3, 4))
+"""Runs in which as much happens, in a fifth of the work: what CI plays."""
+
+
 @dataclass
 class Ended:
     """What became of a run, whoever ran it."""
@@ -98,11 +122,11 @@ class Played(Ended):
     """None where it was refused."""
 
 
-def draw(seed: int) -> Drawn:
+def draw(seed: int, sizes: Sizes = SMALL) -> Drawn:
     """Draw a run. A third of them are searches; half have nothing go wrong with the generator."""
     chance = random.Random(seed)
-    capacity = 10 ** chance.uniform(1.0, 2.1)
-    renew = chance.choice([1.0, 2.0, 5.0])
+    capacity = 10 ** chance.uniform(*sizes.capacity)
+    renew = chance.choice(sizes.renew)
     workload = {
         "units": chance.choice([1, 1, 2, 3]),
         "claim_time": f"{renew * chance.choice([2, 5, 10]):g}s",
@@ -114,29 +138,30 @@ def draw(seed: int) -> Drawn:
         "name": "simulated",
         "target": {"kind": "simulated", "name": NAME},
         "workload": workload,
-        "workers": chance.choice([1, 2, 3]),
+        "workers": chance.choice(sizes.workers),
         "thresholds": _thresholds(chance),
     }
-    hold = chance.choice([4, 10, 25])
+    hold = chance.choice(sizes.holds)
+    over = f"{sizes.over:g}s"
     if chance.random() < 0.3:
         start = max(1, round(limit * chance.choice([0.02, 0.2, 0.7, 2.0])))
         plan["find"] = {
             "start": start,
             "limit": max(start, round(limit * chance.choice([0.5, 4]))),
-            "over": "2s",
+            "over": over,
             "hold": f"{max(hold, renew):g}s",
-            "within": f"{chance.choice([3, 10])}m",
+            "within": f"{chance.choice(sizes.minutes)}m",
             "resolution": chance.choice([0.1, 0.3]),
         }
-        lasts = 300.0
+        lasts = 100.0 * sizes.minutes[0]
     else:
-        sizes = [max(1, round(limit * share)) for share in _ladder(chance)]
-        plan["stages"] = [{"leases": size, "over": "2s", "hold": f"{hold}s"} for size in sizes]
+        loads = [max(1, round(limit * share)) for share in _ladder(chance, sizes.steps)]
+        plan["stages"] = [{"leases": size, "over": over, "hold": f"{hold}s"} for size in loads]
         if chance.random() < 0.3:
             plan["after"] = "recover"
-        lasts = len(sizes) * (hold + 3.0)
+        lasts = len(loads) * (hold + 3.0)
         if chance.random() < 0.2:
-            stage = chance.randint(1, len(sizes))
+            stage = chance.randint(1, len(loads))
             plan["faults"] = [
                 {"do": "drop-claims", "stage": stage, "at": f"{hold * chance.uniform(0, 0.9):.1f}s"}
             ]
@@ -169,9 +194,9 @@ def _thresholds(chance: random.Random) -> list[dict[str, Any]]:
     return found
 
 
-def _ladder(chance: random.Random) -> list[float]:
+def _ladder(chance: random.Random, most: int) -> list[float]:
     begin = chance.choice([0.02, 0.1, 0.3])
-    steps = chance.randint(1, 6)
+    steps = chance.randint(1, most)
     factor = chance.choice([1.0, 1.5, 2.0, 4.0])
     return [min(4.0, begin * factor**step) for step in range(steps)]
 
@@ -180,8 +205,8 @@ def _ladder(chance: random.Random) -> list[float]:
 def simulation() -> Generator[VirtualLoop]:
     """Put the engine into a simulation: virtual time, and the kind of target `simulated`."""
     with virtual_time() as loop, pytest.MonkeyPatch.context() as patched:
-        patched.syspath_prepend(str(Path(__file__).parent / "installed"))
-        _forget_kinds()
+        patched.setattr(packages, "brought", _with_simulated)
+        kinds.section_of.cache_clear()
         # What this process has noted before is nothing that the simulated ones know.
         patched.setattr(open_files, "_exhausted", [])
         append, write = journal.AppendFile.append, journal.AppendFile._write
@@ -193,17 +218,27 @@ def simulation() -> Generator[VirtualLoop]:
 
         patched.setattr(journal.AppendFile, "_write", write_if_room)
         patched.setattr(journal.AppendFile, "append", lambda file, chunk: is_dead() or append(file, chunk))
+        # What withheld this machine's processors from this process is nothing that happened to a simulated one.
+        patched.setattr(standstills, "_stolen", lambda: 0.0)
+        patched.setattr(standstills.CauseFinder, "_waited", lambda _: 0.0)
+        # No machine of a simulation loses power, and what is written is read back at once.
+        patched.setattr(os, "fsync", lambda _: None)
         try:
             yield loop
         finally:
             SERVICES.clear()
-            patched.undo()
-            _forget_kinds()
+            kinds.section_of.cache_clear()
 
 
-def _forget_kinds() -> None:
-    kinds.section_of.cache_clear()
-    packages.brought.cache_clear()
+_BROUGHT = packages.brought.__wrapped__
+
+
+@functools.cache
+def _with_simulated() -> Mapping[str, str]:
+    """Return the packages of other targets as if the simulated ones were installed: that is looked up once."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(str(Path(__file__).parent / "installed"))
+        return _BROUGHT()
 
 
 def simulate(

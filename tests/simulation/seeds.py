@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulation.questions import ask_all, ask_together
-from tests.simulation.runs import draw, play
+from tests.simulation.runs import LARGE, SMALL, draw, play
 from tests.simulation.together import draw_together, play_together
 
 
@@ -24,10 +24,11 @@ class Asked:
     """The verdict's."""
 
 
-def play_and_ask(seed: int, out: Path) -> Asked:
+def play_and_ask(seed: int, out: Path, *, large: bool = False) -> Asked:
     """Play a seed below `out`, and ask all questions of it; raises what was found."""
+    sizes = LARGE if large else SMALL
     if seed % 3 == 2:
-        together = draw_together(seed)
+        together = draw_together(seed, sizes)
         played = play_together(together, out)
         analysis = ask_together(played)
         kinds = [
@@ -39,7 +40,7 @@ def play_and_ask(seed: int, out: Path) -> Asked:
         ]
         nothing = "refused" if played.run is None else "no report"
         return Asked(kinds, played.seconds, nothing if analysis is None else analysis.verdict.outcome)
-    drawn = draw(seed)
+    drawn = draw(seed, sizes)
     alone = play(drawn, out)
     analysis = ask_all(alone)
     kinds = [

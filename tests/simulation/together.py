@@ -10,7 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.simulation.runs import NAME, DrawnService, Ended, draw, hold_foreign, look_around, simulate
+from tests.simulation.runs import (
+    LARGE,
+    NAME,
+    SMALL,
+    DrawnService,
+    Ended,
+    Sizes,
+    draw,
+    hold_foreign,
+    look_around,
+    simulate,
+)
 from tests.simulation.simulated.service import Service
 from tests.simulation.units import AgentAway, Model, Unit
 from tests.simulation.virtual_time import VirtualLoop
@@ -73,12 +84,12 @@ class PlayedTogether(Ended):
     """Why there is no report; empty if there is one."""
 
 
-def draw_together(seed: int) -> DrawnTogether:
+def draw_together(seed: int, sizes: Sizes = SMALL) -> DrawnTogether:
     """Draw a run. In half of them nothing goes wrong."""
     chance = random.Random(seed)
-    alone = draw(chance.randrange(10**9))
-    units = chance.choice([2, 2, 3, 3, 4, 6, 12])
-    lasts = 60.0 + 300.0 * chance.random()
+    alone = draw(chance.randrange(10**9), sizes)
+    units = chance.choice(sizes.units)
+    lasts = (60.0 + 300.0 * chance.random()) * sizes.minutes[0] / LARGE.minutes[0]
     events: list[UnitEvent] = []
     if chance.random() < 0.6:
         for _ in range(chance.choice([1, 1, 2, 3])):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import selectors
+import heapq
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -34,23 +34,6 @@ Address = tuple[str, int]
 
 class NothingDue(AssertionError):
     """Raised when all wait for each other: a run that would hang for ever."""
-
-
-class _Skipping(selectors.DefaultSelector):
-    """Moves the time on where others wait."""
-
-    loop: VirtualLoop
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        self.loop.stand_still(_A_TURN)
-        ready = super().select(0)
-        if ready or timeout == 0:
-            return ready
-        if timeout is None:
-            raise NothingDue(f"after {self.loop.time() - BOOTED:.3f} s")
-        if timeout > 0:
-            self.loop.stand_still(timeout)
-        return []
 
 
 class _DatagramEnd(asyncio.DatagramTransport):
@@ -85,11 +68,16 @@ class _DatagramEnd(asyncio.DatagramTransport):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time passes only where nothing is left to do. What it runs in threads it runs at once."""
+    """An event loop whose time passes only where nothing is left to do. What it runs in threads it runs at once.
+
+    It waits for no files: all that is simulated is in memory. What is due at one moment is done in the order in which
+    it was asked for.
+    """
 
     def __init__(self) -> None:
-        selector = _Skipping()
         self._virtual_now = BOOTED
+        self._due: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._asked = 0
         self.disk_full_until = 0.0
         """The moment until which nothing can be written."""
         self.ends: dict[Address, _DatagramEnd | None] = {}
@@ -97,8 +85,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._kept: list[asyncio.Task[Any]] = []
         """Tasks of the dead: to collect them would run their clean-up."""
         self._schedule = super().call_soon
-        super().__init__(selector)
-        selector.loop = self
+        super().__init__()
 
     def time(self) -> float:
         return self._virtual_now
@@ -107,6 +94,40 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Let time pass in which nothing of the loop runs."""
         self._virtual_now += seconds
 
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[..., Any],
+        *args: Any,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self._asked += 1
+        heapq.heappush(self._due, (when, self._asked, timer))
+        return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Leave it where it is until it would be due."""
+
+    def _run_once(self) -> None:
+        due, ready = self._due, self._ready
+        self._virtual_now += _A_TURN
+        while due and due[0][2]._cancelled:
+            heapq.heappop(due)
+        if not ready and not self._stopping:
+            if not due:
+                raise NothingDue(f"after {self._virtual_now - BOOTED:.3f} s")
+            self._virtual_now = max(self._virtual_now, due[0][0])
+        now = self._virtual_now + _A_TURN
+        while due and due[0][0] < now:
+            timer = heapq.heappop(due)[2]
+            if not timer._cancelled:
+                ready.append(timer)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+
     def end(self, life: Life) -> None:
         """Kill a process: none of its code runs any more, whoever answers it."""
         life.dead = True
@@ -114,7 +135,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         for task in self._kept:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
         self.call_soon = self._call_soon_alive  # type: ignore[method-assign]  # at no cost before anybody is dead
-        for handle in [*self._ready, *self._scheduled]:
+        for handle in [*self._ready, *(timer for _, _, timer in self._due)]:
             if _life_of(handle) is life:
                 handle.cancel()
 
