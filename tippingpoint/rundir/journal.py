@@ -332,10 +332,11 @@ def read_events(path: Path, known: EventLog | None = None) -> EventLog:
             event = orjson.loads(line)
         except orjson.JSONDecodeError:
             event = None
-        cut_off = int(not _is_event(event))
-        damaged += cut_off
         if not _is_event(event):
+            cut_off = 1
+            damaged += 1
             continue
+        cut_off = 0
         number = event.get("line") if event["event"] in ("tick", CLOSED) else None
         if isinstance(number, int) and not isinstance(number, bool):
             if number - lines != missing:
