@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -203,8 +202,7 @@ class _Watcher(Headline):
     def progress(self, progress: StageProgress, worker: str, tick: Tick) -> None:
         """Add a worker's last second, and report a new phase."""
         super().progress(progress, worker, tick)
-        with contextlib.suppress(ValueError):  # a partial line; the journal has all of it
-            self._measured.tick(progress, worker, tick)
+        self._measured.tick(progress, worker, tick)
         if self._searching is not None:
             self._searching(progress.stage)
         if progress.phase != self._phase:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tippingpoint.run.messages import Tick
+from tippingpoint.run.messages import Tick, decode_together
 from tippingpoint.run.watcher import RunnerEvents, StageProgress
 from tippingpoint.rundir.histogram import Counts, Histogram, add_each
 from tippingpoint.rundir.manifest import Manifest
@@ -18,6 +18,8 @@ from tippingpoint.units import shared_run
 
 _CONTAINERS_OVER = 10
 """The shortest window for a rate of containers, in seconds: one or two are made in a second."""
+_UNREAD = 64
+"""The most ticks that are kept until somebody asks for figures: to decode many at once is cheaper."""
 _LIVES = ("launch", "boot_server", "create", "create_server")
 """The operation that stands for a run that makes containers: the first of these that has been recorded."""
 
@@ -29,12 +31,15 @@ class Headline(RunnerEvents):
         self.workload = "claim"
         self.containers = False
         """Whether the run makes containers, which take long."""
-        self.totals: dict[str, int] = dict.fromkeys(("errors", "lost", "limited", "retries"), 0)
-        """Counts since the run began: failures, lost leases or things, refusals by a rate limit, and retries."""
+        self._totals: dict[str, int] = dict.fromkeys(("errors", "lost", "limited", "retries"), 0)
         self._seconds = seconds
         self._begun = False
         self._preparing = ""
         self._progress: StageProgress | None = None
+        self._unread: list[tuple[int, str, Tick]] = []
+        """The stage and the worker of ticks whose figures have not been read."""
+        self._stage: int | None = None
+        """That of the last tick that was read."""
         self._last: dict[str, Tick] = {}
         self._recent: dict[str, deque[tuple[float, Mapping[str, Counts]]]] = {}
         self._growth: dict[str, deque[tuple[float, float]]] = {}
@@ -56,8 +61,6 @@ class Headline(RunnerEvents):
 
     def progress(self, progress: StageProgress, worker: str, tick: Tick) -> None:
         """Note a worker's tick, as its latest."""
-        if self._progress is None or progress.stage != self._progress.stage:
-            self._lives.clear()
         self._progress = progress
         self._preparing = ""
         seconds = max(tick.seconds, 0.001)
@@ -66,24 +69,46 @@ class Headline(RunnerEvents):
         growth = self._growth.setdefault(worker, deque(maxlen=most))
         growth.append((abs(tick.held - before.held), seconds))
         self._last[worker] = tick
-        found = tick.measured
+        self._unread.append((progress.stage, worker, tick))
+        if len(self._unread) >= _UNREAD:
+            self._read()
+
+    def _read(self) -> None:
+        """Read the figures of the ticks that came since the last time."""
+        unread, self._unread = self._unread, []
+        decode_together([tick for _, _, tick in unread])
+        for stage, worker, tick in unread:
+            if stage != self._stage:
+                self._lives.clear()
+            self._stage = stage
+            self._add(worker, tick)
+
+    def _add(self, worker: str, tick: Tick) -> None:
+        seconds, found = max(tick.seconds, 0.001), tick.measured
         self._recent.setdefault(worker, deque(maxlen=self._seconds)).append((seconds, found))
-        self.totals["retries"] += tick.retries
-        self.totals["lost"] += tick.lost
+        self._totals["retries"] += tick.retries
+        self._totals["lost"] += tick.lost
         lives = {name: counts for name, counts in found.items() if name.rpartition(".")[0] in _LIVES}
         add_each(self._lives, lives)
         for name, (_, counts) in found.items():
             operation, outcome, *_ = name.split(".")
             if operation in OPERATIONS and outcome in FAILURES:
-                self.totals["lost" if outcome == "lost" else "errors"] += int(counts.sum())
+                self._totals["lost" if outcome == "lost" else "errors"] += int(counts.sum())
             elif outcome == "limited":
-                self.totals["limited"] += int(counts.sum())
+                self._totals["limited"] += int(counts.sum())
 
     def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
         """Forget a worker that is gone, as it holds no load any more."""
         if event == "worker-cut":
+            self._read()
             for kept in (self._last, self._recent, self._growth):
                 kept.pop(fields["worker"], None)
+
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """Counts since the run began: failures, lost leases or things, refusals by a rate limit, and retries."""
+        self._read()
+        return self._totals
 
     @property
     def rate(self) -> float:
@@ -93,6 +118,7 @@ class Headline(RunnerEvents):
                 sum(made for made, _ in ticks) / sum(seconds for _, seconds in ticks)
                 for ticks in self._growth.values()
             )
+        self._read()
         seconds = max((sum(each for each, _ in ticks) for ticks in self._recent.values()), default=1.0)
         own = [tag(operation) for operation in OWN_LOAD[self.workload]]
         recent = [found for ticks in self._recent.values() for _, found in ticks]
@@ -118,6 +144,7 @@ class Headline(RunnerEvents):
 
         A failure counts with the latency it cost (waited.cost_of).
         """
+        self._read()
         if self.containers:
             lives = {operation: cost_of(self._lives, operation, Histogram.merged) for operation in _LIVES}
             shown = next((operation for operation in _LIVES if lives[operation].total), None)
@@ -139,7 +166,7 @@ class Headline(RunnerEvents):
         """The progress of the run for a unit's status; None before its workers are ready."""
         if not self._begun:
             return None
-        progress = self._progress
+        progress, totals = self._progress, self.totals
         latest = self.latencies()
         # Of the run's own operations, the most frequent one stands for what is asked of the target.
         own = [
@@ -156,8 +183,8 @@ class Headline(RunnerEvents):
             rate=self.rate,
             p50_ms=None if p50 is None else p50 / 1000,
             p99_ms=None if p99 is None else p99 / 1000,
-            errors=self.totals["errors"],
-            lost=self.totals["lost"],
+            errors=totals["errors"],
+            lost=totals["lost"],
             what=progress.things if progress is not None else "",
             preparing=self._preparing,
         )

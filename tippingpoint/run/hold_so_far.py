@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from tippingpoint.plan.fields import StageKind
-from tippingpoint.run.messages import Tick
+from tippingpoint.run.messages import Tick, decode_together
 from tippingpoint.rundir.figure_values import FigureValue
 from tippingpoint.rundir.histogram import Histogram, add_each
 from tippingpoint.rundir.stages import StageResult
@@ -54,6 +54,7 @@ class HoldSoFar:
 
     def read(self) -> None:
         """Read the ticks that came since the last time; those of earlier stages are left out."""
+        decode_together(tuple(self._unread))
         while self._unread:
             tick = self._unread.popleft()
             since = tick.t - tick.seconds

@@ -5,7 +5,7 @@ Both ends are always of the same version, so fields may change between versions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -172,6 +172,20 @@ class Tick(Gauges):
         lines = [line.split(",") for line in self.lines.splitlines()]
         decoded = decode_each([line[-1] for line in lines])
         return {line[0].removeprefix("Tag="): counts for line, counts in zip(lines, decoded, strict=True)}
+
+
+def decode_together(ticks: Iterable[Tick]) -> None:
+    """Decode what several ticks measured at once, which costs a fraction of decoding one by one.
+
+    Raises ValueError if a line is partial.
+    """
+    from tippingpoint.rundir.histogram import decode_each
+
+    fresh = [tick for tick in ticks if "measured" not in tick.__dict__]
+    lines = [[line.split(",") for line in tick.lines.splitlines()] for tick in fresh]
+    decoded = iter(decode_each([line[-1] for each in lines for line in each]))
+    for tick, each in zip(fresh, lines, strict=True):
+        tick.__dict__["measured"] = {line[0].removeprefix("Tag="): next(decoded) for line in each}
 
 
 class Trouble(BaseModel):
