@@ -69,6 +69,8 @@ _SHARE_OF_EVENTS = 4
 _MOST_TICKS = 300
 _POINTS = 60
 """Points over time that are worth more than precision of the histograms, once these are not exact."""
+_FEW_MOMENTS = 10_000
+"""Counts over time that probably fit into a digest as they are."""
 _LINE = 300
 _GONE = 3.0
 """Seconds without a tick after which a worker's gauges are out of date."""
@@ -176,6 +178,11 @@ def make_digest(directory: Path, limit: int = LIMIT, stage: int | None = None) -
         few = events if len(events[0]) <= detail.events else fewer(part.events, detail.events, begins)
         return _text(part, detail, *few)
 
+    if part.moments[0].size <= _FEW_MOMENTS:
+        # Most parts of a short run fit as they are: that is found at once, as each text is packed anew.
+        text = told(_Detail(width=part.width))
+        if len(text) <= limit:
+            return text
     detail, text = _Detail(), told(_Detail())
     if len(text) > limit:
         detail, text = _first_that_fits(_details(part), told, limit)

@@ -242,9 +242,8 @@ def _trigamma(x: float) -> float:
 
 
 def _costs_in(second: Second, operation: str, outcomes: Iterable[str]) -> Histogram:
-    return Histogram.merged(
-        second[name] for outcome in outcomes if (name := tag(operation, outcome)) in second
-    )
+    found = [second[name] for outcome in outcomes if (name := tag(operation, outcome)) in second]
+    return found[0] if len(found) == 1 else Histogram.merged(found)
 
 
 def _count(second: Second, operation: str, outcomes: Iterable[str]) -> int:
