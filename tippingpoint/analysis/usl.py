@@ -74,11 +74,11 @@ def forecast(loads: Sequence[Load], *, clock_known: bool, breaks_at: float | Non
     noise = np.sqrt(np.mean((throughput / fitted - 1) ** 2) * n.size / max(1, n.size - 3) + 1 / successes)
     random = np.random.default_rng(2007)
     draws = fitted * np.maximum(1 + random.normal(0, 1, (_REPLICATES, n.size)) * noise, 0.05)
-    fits = np.asarray([_fit(n, row) for row in draws])
+    fits = _fits(n, draws)
     peaked = bool((fits[:, 2] > 0).mean() >= 0.975 and kappa > 0)
     if not peaked:
         rate, sigma, kappa = _fit(n, throughput, coherency=False)
-        fits = np.asarray([_fit(n, row, coherency=False) for row in draws])
+        fits = _fits(n, draws, coherency=False)
     saturating = n[-1] * fits[:, 0] / _law(n[-1:], *fits.T) * LINEAR > 1
     if saturating.mean() < 0.95:
         if breaks_at is not None:
@@ -112,22 +112,34 @@ def _law(n: FloatArray, rate: FloatArray, sigma: FloatArray, kappa: FloatArray) 
 
 
 def _fit(n: FloatArray, throughput: FloatArray, coherency: bool = True) -> tuple[float, float, float]:
-    """Return rate, sigma and kappa, none negative, by least squares of relative errors.
+    """Return rate, sigma and kappa of one measured course of the throughput; see _fits."""
+    rate, sigma, kappa = _fits(n, throughput[np.newaxis], coherency=coherency)[0].tolist()
+    return rate, sigma, kappa
+
+
+def _fits(n: FloatArray, throughput: FloatArray, *, coherency: bool = True) -> FloatArray:
+    """Return rate, sigma and kappa for each row, none negative, by least squares of relative errors.
 
     N / X is linear in 1 / rate, sigma / rate and kappa / rate. The last two may be held at zero. Of these fits, the
     best one without negative parameters is the constrained optimum.
     """
     relative = throughput / n
-    columns = np.stack([np.ones_like(n), n - 1, n * (n - 1)], axis=1) * relative[:, np.newaxis]
-    best, best_misfit = np.asarray([1 / relative.mean(), 0.0, 0.0]), np.inf
-    for with_sigma, with_kappa in product((False, True), (False, coherency)):
+    columns = np.stack([np.ones_like(n), n - 1, n * (n - 1)], axis=1) * relative[:, :, np.newaxis]
+    best = np.zeros((len(throughput), 3))
+    best[:, 0] = 1 / relative.mean(axis=1)
+    best_misfit = np.full(len(throughput), np.inf)
+    for with_sigma, with_kappa in product((False, True), (False, True) if coherency else (False,)):
         used = [0, *([1] if with_sigma else []), *([2] if with_kappa else [])]
-        found, *_ = np.linalg.lstsq(columns[:, used], np.ones_like(n), rcond=None)
-        misfit = float(((columns[:, used] @ found - 1) ** 2).sum())
-        if found[0] > 0 and (found >= 0).all() and misfit < best_misfit:
-            best, best_misfit = np.zeros(3), misfit
-            best[used] = found
-    return 1 / float(best[0]), float(best[1] / best[0]), float(best[2] / best[0])
+        some = columns[:, :, used]
+        # The least squares of all rows at once: by the pseudo-inverse, whose cutoff is that of np.linalg.lstsq.
+        inverse = np.linalg.pinv(some, rcond=np.finfo(np.float64).eps * max(n.size, len(used)))
+        found = inverse.sum(axis=2)
+        misfit = (((some @ found[:, :, np.newaxis])[:, :, 0] - 1) ** 2).sum(axis=1)
+        better = (found[:, 0] > 0) & (found >= 0).all(axis=1) & (misfit < best_misfit)
+        best_misfit[better] = misfit[better]
+        best[better] = 0.0
+        best[np.ix_(better, used)] = found[better]
+    return np.stack([1 / best[:, 0], best[:, 1] / best[:, 0], best[:, 2] / best[:, 0]], axis=1)
 
 
 def _peak(sigma: FloatArray, kappa: FloatArray) -> FloatArray:
