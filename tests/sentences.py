@@ -29,8 +29,8 @@ def sentences(document: Any) -> Iterator[str]:
 AS_NO_PERSON_WRITES = {
     "an exponent": re.compile(r"\d[eE][+-]?\d"),
     "us for µs": re.compile(r"\d us\b"),
-    "one of several": re.compile(  # but a list, such as 1, 1, 1 leases
-        r"(?<!, )(?<![\d.,])1 (leases|claims|extends|containers|units|stages|probes|servers)\b"
+    "one of several": re.compile(  # but a list, such as 2, 1, 1 leases, or 2 and 1 leases
+        r"(?<!, )(?<!\d and )(?<![\d.,])1 (leases|claims|extends|containers|units|stages|probes|servers)\b"
     ),
     "no thousands": re.compile(r"(?<![\d.,:/_-])[1-9]\d{3,}(?![\d:/_-]| ?UTC)"),
     "a float's name": re.compile(r"\b(inf|nan)\b"),

@@ -18,6 +18,7 @@ import warnings
 from collections import Counter
 from pathlib import Path
 
+from tests.simulation.planted import look_for_all
 from tests.simulation.seeds import play_and_ask
 
 
@@ -37,7 +38,12 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=100, help="how many runs; 100 by default")
     parser.add_argument("--seed", type=int, default=0, help="the first seed; 0 by default")
     parser.add_argument("--large", action="store_true", help="draw larger and longer runs, of up to 12 units")
+    parser.add_argument(
+        "--planted", action="store_true", help="plant known defects, and look for each (planted.py)"
+    )
     options = parser.parse_args()
+    if options.planted:
+        return 1 if look_for_all(options.runs) else 0
     begun = time.process_time()
     drawn_kinds: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()

@@ -7,7 +7,9 @@ that has ended (VirtualLoop.end).
 from __future__ import annotations
 
 import contextvars
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
+from itertools import count
 
 
 @dataclass(eq=False)
@@ -24,12 +26,23 @@ class Life:
 
     name: str
     dead: bool = False
+    pid: int = field(default_factory=count(1_000_000).__next__)
+    """As no process of the real machine has it."""
 
 
 LIFE: contextvars.ContextVar[Life | None] = contextvars.ContextVar("life", default=None)
 """The process that the present code belongs to; None for the simulation's own."""
 MACHINE: contextvars.ContextVar[Machine] = contextvars.ContextVar("machine")
 """The machine that the present code runs on."""
+
+
+_PID = os.getpid
+
+
+def pid() -> int:
+    """Return the number of the present process, for os.getpid."""
+    life = LIFE.get()
+    return _PID() if life is None else life.pid
 
 
 def is_dead() -> bool:

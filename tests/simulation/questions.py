@@ -9,17 +9,21 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from tests.sentences import expect_document_readable, expect_no_contradiction
-from tests.simulation.runs import Ended, Played
+from tests.simulation.runs import Drawn, Ended, Played
 from tests.simulation.together import PlayedTogether
 from tippingpoint.analysis.analyse import Analysis, analyse
+from tippingpoint.analysis.latency import costs
 from tippingpoint.report import render_report
 from tippingpoint.report.document import build_document
 from tippingpoint.rundir.event_shapes import is_sound
 from tippingpoint.rundir.histogram import decode_batch
 from tippingpoint.rundir.journal import read_interval_log
+from tippingpoint.rundir.manifest import FILE as MANIFEST
 from tippingpoint.rundir.results import load_run
 from tippingpoint.util.exit_codes import MET, MISSED, TARGET_FAILED, WITHHELD
 
+_ROUNDED = 0.05
+"""Seconds by which a hold may be shorter than was asked for."""
 _TOGETHER = 1.0
 """Seconds within which units begin to hold a turn."""
 _EXIT_CODES = {"met": MET, "missed": MISSED, "failed": TARGET_FAILED, "withheld": WITHHELD}
@@ -28,13 +32,31 @@ _EXIT_CODES = {"met": MET, "missed": MISSED, "failed": TARGET_FAILED, "withheld"
 def ask_all(played: Played) -> Analysis | None:
     """Ask everything; returns the analysis of the run, None where the run was refused."""
     _ask_of_the_service(played)
+    searched = "find" in played.drawn.plan
+    cut = [analysis for directory in played.cut if (analysis := _of_cut(directory, searched)) is not None]
     if played.directory is None:
         assert "\n" not in played.refused
-        return None
+        return cut[-1] if cut else None
     _ask_of_events(played.directory)
     analysis = analyse(load_run(played.directory))
+    left_behind = any(event["event"] == "left-behind" for event in analysis.run.events)
+    assert left_behind or not played.at_the_end, f"the run ended, and left {played.at_the_end}"
     _ask_of_figures(played, analysis)
-    _ask_of_report(analysis, searched="find" in played.drawn.plan)
+    _ask_of_stages(played, analysis)
+    _ask_of_report(analysis, searched=searched)
+    return analysis
+
+
+def _of_cut(directory: Path, searched: bool) -> Analysis | None:
+    """Ask of a run whose process was killed: what it wrote is whole, and its report says that it was cut."""
+    if not (directory / MANIFEST).exists():
+        return None
+    _ask_of_events(directory)
+    analysis = analyse(load_run(directory))
+    assert analysis.run.manifest.status == "cut", (
+        f"its process was killed, and it is {analysis.run.manifest.status}"
+    )
+    _ask_of_report(analysis, searched=searched)
     return analysis
 
 
@@ -55,6 +77,11 @@ def ask_together(played: PlayedTogether) -> Analysis | None:
     _ask_of_events(played.gathered)
     analysis = analyse(load_run(played.gathered))
     _ask_of_report(analysis, searched="find" in played.drawn.plan)
+    lost = set(played.run.missing) & set(played.run.units)
+    named = {unit.name for unit in analysis.run.units if unit.status != "complete"}
+    assert lost <= named, f"the report has no word on {sorted(lost - named)}, which were lost"
+    listed = "find" not in played.drawn.plan  # a search's answer is of the loads that were whole
+    assert not (lost and listed) or analysis.verdict.outcome != "met", f"met, though {sorted(lost)} were lost"
     return analysis
 
 
@@ -62,6 +89,7 @@ def _ask_of_the_service(ended: Ended) -> None:
     assert ended.loaded_after == 0, f"{ended.loaded_after} operations were sent after the end"
     assert not ended.left, f"nobody has removed {ended.left}"
     assert not ended.gone, f"gone is what others had: {ended.gone}"
+    assert not ended.unremembered, f"made before the ledger said so: {ended.unremembered}"
 
 
 def _is_whole(played: PlayedTogether) -> bool:
@@ -85,19 +113,87 @@ def _ask_of_turns(played: PlayedTogether, parts: list[Path]) -> None:
 
 
 def _ask_of_events(directory: Path) -> None:
+    """Every event is sound, and each worker begins and holds a stage once."""
     for file in directory.glob("*.jsonl"):
-        for line in file.read_bytes().splitlines():
+        marks: Counter[tuple[int, str]] = Counter()
+        # A killed process leaves at most one partial line, the last one.
+        for line in file.read_bytes().split(b"\n")[:-1]:
             event = json.loads(line)
             assert "event" not in event or is_sound(event), f"readers take this for damaged: {event}"
+            if event.get("event") == "stage" and "phase" in event:
+                marks[event["stage"], event["phase"]] += 1
+        again = [mark for mark, count in marks.items() if count > 1 and mark[1] in ("begin", "hold")]
+        assert not again or file.name == "events.jsonl", f"{file.name} has twice: {again}"
 
 
 def _ask_of_figures(played: Played, analysis: Analysis) -> None:
     """No answer is counted that never came, and none is forgotten but by a worker that was killed, or that had given
     the lease up before its answer came."""
     assert played.directory is not None
-    recorded = _ask_of_answers(played.answered, [played.directory])
+    recorded = _ask_of_answers(played.answered, [*played.cut, played.directory])
+    drawn = played.drawn
+    calm = not (drawn.events or drawn.service.troubles or "faults" in drawn.plan or "find" in drawn.plan)
+    if calm and analysis.run.manifest.status == "complete":
+        answered = played.answered.get(("extend", "ok"), 0)
+        late = recorded["extend.timeout"] + recorded["extend.lost"] + recorded["extend.error"]
+        assert answered <= recorded["extend.ok"] + late, (
+            f"{answered} extensions were answered, {recorded['extend.ok']} are recorded and {late} came too late"
+        )
+    if not drawn.events and "faults" not in drawn.plan and "find" not in drawn.plan:
+        refused = played.answered.get(("extend", "no"), 0)
+        counted = sum(recorded[f"extend.{outcome}"] for outcome in ("lost", "timeout", "error"))
+        assert refused <= counted, f"{refused} extensions were refused, {counted} are counted as failures"
+    _ask_of_costs(drawn, analysis)
     in_stages = sum(stage.count("extend") for stage in analysis.run.stages)
     assert in_stages <= recorded["extend.ok"], f"{in_stages} extensions of {recorded['extend.ok']} recorded"
+
+
+def _ask_of_costs(drawn: Drawn, analysis: Analysis) -> None:
+    """Where more calls timed out than a threshold lets be slow, its percentile is a timeout at least; and a load for
+    which that is clear ends a run whose threshold says so."""
+    timeout = float(drawn.plan["workload"].get("timeout", "1s").removesuffix("s"))
+    stages = {stage.number: stage for stage in analysis.run.stages}
+    for check in analysis.verdict.checks:
+        stage = stages.get(check.stage or 0)
+        if check.percentile is None or check.observed is None or stage is None or stage.kind == "find":
+            continue
+        late, served = stage.count(check.operation, "timeout"), stage.count(check.operation)
+        if late > (late + served) * (1 - check.percentile / 100) + 1:
+            assert check.observed >= 1e6 * (timeout - 0.01), (
+                f"{check.operation} {check.limit} in stage {stage.number}: {check.observed / 1e6:.3f} s, "
+                f"though {late} of {late + served} timed out after {timeout:g} s"
+            )
+    if "find" in drawn.plan or drawn.events or analysis.run.manifest.status != "complete":
+        return
+    for threshold in drawn.plan["thresholds"]:
+        for stage in stages.values() if threshold.get("abort") else ():
+            waited = costs(stage, threshold["operation"])
+            held = stage.held.get("extend.ok")
+            long = (
+                stage.end is not None and stage.hold_begin is not None and stage.end - stage.hold_begin >= 4
+            )
+            clear = held is not None and held.percentile(10) > 2 * 2e6 and waited.total >= 100
+            assert not (long and clear), f"stage {stage.number} misses what ends a run, and it went on"
+
+
+def _ask_of_stages(played: Played, analysis: Analysis) -> None:
+    """Each listed load of a whole run was there, in order, once and for its whole hold."""
+    plan, run = played.drawn.plan, analysis.run
+    if "find" in plan or run.manifest.status != "complete":
+        return
+    ramps = [stage for stage in run.stages if stage.kind == "ramp"]
+    sizes = [stage["leases"] for stage in plan["stages"]]
+    # A worker that was killed leaves nothing of later stages, unless another one has them.
+    killed = any(event.do == "kill" for event in played.drawn.events)
+    assert killed or [stage.size for stage in ramps] == sizes, f"{[stage.size for stage in ramps]} of {sizes}"
+    stormy = {fault["stage"] for fault in plan.get("faults", ())}
+    for number, (stage, asked) in enumerate(zip(ramps, plan["stages"], strict=False), start=1):
+        if stage.hold_begin is None or stage.end is None or number in stormy:
+            continue  # a storm ends a hold, and its own goes on instead
+        hold = float(asked["hold"].removesuffix("s"))
+        assert stage.end - stage.hold_begin > hold - _ROUNDED, (
+            f"stage {stage.number} was held for {stage.end - stage.hold_begin:.3f} s of {hold:g} s"
+        )
 
 
 def _ask_of_answers(answers: Mapping[tuple[str, str], int], directories: Sequence[Path]) -> Counter[str]:

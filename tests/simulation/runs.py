@@ -18,16 +18,20 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.simulation.lives import MACHINE, is_dead
-from tests.simulation.simulated.service import SERVICES, Service, Trouble
+from tests.simulation.lives import MACHINE, Life, context_of, is_dead, pid
+from tests.simulation.simulated.service import SERVICES, TROUBLES, Service, Trouble
 from tests.simulation.virtual_time import BOOTED, VirtualLoop, virtual_time
 from tests.simulation.worker_tasks import WorkerTasks
 from tippingpoint.errors import Refused, TargetError, UserError
 from tippingpoint.plan import kinds, packages
 from tippingpoint.plan.read import Plan, validate_plan
+from tippingpoint.run import runner
 from tippingpoint.run.cleaning import clean_run
+from tippingpoint.run.resume import take_up
 from tippingpoint.run.runner import Runner
-from tippingpoint.rundir import journal, standstills
+from tippingpoint.rundir import journal, manifest, standstills
+from tippingpoint.rundir.ledger import FILE as LEDGER
+from tippingpoint.rundir.ownership import name_prefix
 from tippingpoint.util import open_files
 
 T = TypeVar("T")
@@ -47,7 +51,9 @@ class Event:
     at: float
     do: str
     """`kill`: a worker is killed; `stand still`: nothing of us runs for `seconds`; `set clock`: the wall clock is set
-    by `seconds`; `interrupt`: somebody presses Ctrl-C; `disk full`: for `seconds`, nothing can be written."""
+    by `seconds`; `interrupt`: somebody presses Ctrl-C; `disk full`: for `seconds`, nothing can be written; `crash`: the
+    runner is killed, and its workers see that; `power cut`: they are killed with it. After `seconds`, somebody resumes
+    the run, or removes what it made where it cannot be resumed."""
     seconds: float = 0.0
 
 
@@ -111,6 +117,10 @@ class Ended:
     """What the run left, and nobody has removed by the end."""
     gone: list[str] = field(default_factory=list)
     """What was there before and is there no more."""
+    at_the_end: list[str] = field(default_factory=list)
+    """What was there of the run when it had just ended."""
+    unremembered: list[str] = field(default_factory=list)
+    """What was made before the ledger said so."""
 
 
 @dataclass(kw_only=True)
@@ -119,7 +129,9 @@ class Played(Ended):
 
     drawn: Drawn
     directory: Path | None = None
-    """None where it was refused."""
+    """None where it was refused, or cut and not resumed."""
+    cut: list[Path] = field(default_factory=list)
+    """The directories of runs that were killed, in order."""
 
 
 def draw(seed: int, sizes: Sizes = SMALL) -> Drawn:
@@ -168,11 +180,22 @@ def draw(seed: int, sizes: Sizes = SMALL) -> Drawn:
     troubles: list[tuple[str, float, float]] = []
     while chance.random() < 0.3:
         begin = chance.uniform(0, lasts)
-        troubles.append((chance.choice(["silent", "slow", "errors"]), begin, begin + chance.uniform(0.2, 40)))
+        troubles.append((chance.choice(TROUBLES), begin, begin + chance.uniform(0.2, 40)))
     events: list[Event] = []
     if chance.random() < 0.5:
         for _ in range(chance.choice([1, 1, 2, 4])):
-            do = chance.choice(["kill", "stand still", "stand still", "set clock", "interrupt", "disk full"])
+            do = chance.choice(
+                [
+                    "kill",
+                    "stand still",
+                    "stand still",
+                    "set clock",
+                    "interrupt",
+                    "disk full",
+                    "crash",
+                    "power cut",
+                ]
+            )
             seconds = (
                 chance.choice([-3600.0, -1.0, 2.0, 3600.0]) if do == "set clock" else chance.uniform(0.05, 12)
             )
@@ -218,6 +241,13 @@ def simulation() -> Generator[VirtualLoop]:
 
         patched.setattr(journal.AppendFile, "_write", write_if_room)
         patched.setattr(journal.AppendFile, "append", lambda file, chunk: is_dead() or append(file, chunk))
+
+        def started(pid: int) -> int | None:
+            return None if pid in loop.dead else pid
+
+        patched.setattr(os, "getpid", pid)
+        patched.setattr(manifest, "process_started", started)
+        patched.setattr(runner, "process_started", started)
         # What withheld this machine's processors from this process is nothing that happened to a simulated one.
         patched.setattr(standstills, "_stolen", lambda: 0.0)
         patched.setattr(standstills.CauseFinder, "_waited", lambda _: 0.0)
@@ -269,9 +299,10 @@ def simulate(
             gc.unfreeze()
 
 
-def hold_foreign(service: Service) -> set[str]:
-    """Have somebody else hold a lease; returns the names of all that are there."""
+def hold_foreign(service: Service, run_id: str) -> set[str]:
+    """Have somebody else hold leases, one of a name like the run's; returns the names of all that are there."""
     service.hold(f"{_FOREIGN}-1", "nobody", 1e8)
+    service.hold(f"{name_prefix(run_id)}x-1", "nobody", 1e8)
     return set(service.leases)
 
 
@@ -279,6 +310,7 @@ def look_around(ended: Ended, service: Service, before: set[str]) -> None:
     """Note what the run left on the service, and what it took away of what was there before."""
     there = {name for name in service.leases if not service.free(name)}
     ended.left, ended.gone = sorted(there - before), sorted(before - there)
+    ended.unremembered = service.unremembered
 
 
 def play(drawn: Drawn, out: Path) -> Played:
@@ -286,42 +318,99 @@ def play(drawn: Drawn, out: Path) -> Played:
     return simulate(drawn.seed, drawn.service, _LONGEST, partial(_play, drawn, out))
 
 
+class _Machine:
+    """Where a run is played: its runner, which may be killed and started again, and the workers."""
+
+    def __init__(self, drawn: Drawn, out: Path, loop: VirtualLoop) -> None:
+        self._drawn = drawn
+        self._out = out
+        self._loop = loop
+        self._workers = WorkerTasks()
+        self._life: Life | None = None
+        self._runner: Runner | None = None
+        self._running: asyncio.Task[Path] | None = None
+        self._killed = asyncio.Event()
+        self._resumed_after = 0.0
+        for event in drawn.events:
+            loop.call_at(BOOTED + event.at, self._happen, event)
+
+    async def play(self, played: Played) -> None:
+        """Play the run to its end, however often it is killed and resumed."""
+        plan: Plan = validate_plan(self._drawn.plan)
+        taken_up, number = None, 0
+        while True:
+            name = f"simulated-{self._drawn.seed}" + (f"-{number}" if number else "")
+            self._life, self._killed = Life("runner"), asyncio.Event()
+            context = context_of(self._life)
+            start = functools.partial(
+                Runner, takes_up=taken_up, run_id=name, start_worker=self._workers.start
+            )
+            self._runner = context.run(start, plan, self._out)
+            self._running = self._loop.create_task(self._runner.run(), context=context)
+            killed = asyncio.create_task(self._killed.wait())
+            await asyncio.wait([self._running, killed], return_when=asyncio.FIRST_COMPLETED)
+            if self._running.done():
+                killed.cancel()
+                played.directory = self._running.result()
+                return
+            played.cut.append(self._out / name)
+            await asyncio.sleep(self._resumed_after)
+            try:
+                plan, taken_up = take_up(played.cut[-1])
+            except UserError:
+                return
+            number += 1
+
+    def _happen(self, event: Event) -> None:
+        match event.do:
+            case "kill":
+                alive = [worker for worker in self._workers.started if worker.returncode is None]
+                if alive:
+                    alive[0].kill()
+            case "stand still":
+                self._loop.stand_still(event.seconds)
+            case "set clock":
+                MACHINE.get().clock_ahead += event.seconds
+            case "interrupt":
+                if self._runner is not None and not self._killed.is_set():
+                    self._runner.interrupt()
+            case "disk full":
+                self._loop.disk_full_until = self._loop.time() + event.seconds
+            case "crash" | "power cut":
+                self._kill(event)
+            case _:
+                raise AssertionError(event.do)
+
+    def _kill(self, event: Event) -> None:
+        if self._life is None or self._running is None or self._life.dead or self._running.done():
+            return
+        self._resumed_after = event.seconds
+        self._loop.end(self._life)
+        for worker in self._workers.started:
+            worker.stdin.close()
+            if event.do == "power cut":
+                worker.kill()
+        self._killed.set()
+
+
 async def _play(drawn: Drawn, out: Path, loop: VirtualLoop, service: Service) -> Played:
-    before = hold_foreign(service)
-    workers = WorkerTasks()
-    plan: Plan = validate_plan(drawn.plan)
-    runner = Runner(plan, out, run_id=f"simulated-{drawn.seed}", start_worker=workers.start)
-    for event in drawn.events:
-        loop.call_at(BOOTED + event.at, _happen, event, loop, runner, workers)
+    before = hold_foreign(service, f"simulated-{drawn.seed}")
     played = Played(kept=loop, drawn=drawn)
     try:
-        played.directory = await runner.run()
+        await _Machine(drawn, out, loop).play(played)
+        played.at_the_end = sorted(service.held() - before)
     except (UserError, TargetError, Refused) as refused:
         played.refused = str(refused)
     played.seconds = loop.time() - BOOTED
-    played.answered = dict(service.answered)
+    if played.cut and played.directory is None and not played.refused:
+        # Whoever does not resume a run removes what it made, when its workers have seen that it is over.
+        await asyncio.sleep(_AFTERWARDS)
     sent = len(service.served)
     await asyncio.sleep(_AFTERWARDS)
     played.loaded_after = len(service.served) - sent
-    if played.directory is not None:
-        await clean_run(played.directory)
+    played.answered = dict(service.answered)
+    for directory in [*played.cut, *([played.directory] if played.directory is not None else [])]:
+        if (directory / LEDGER).exists():
+            await clean_run(directory)
     look_around(played, service, before)
     return played
-
-
-def _happen(event: Event, loop: VirtualLoop, runner: Runner, workers: WorkerTasks) -> None:
-    match event.do:
-        case "kill":
-            alive = [worker for worker in workers.started if worker.returncode is None]
-            if alive:
-                alive[0].kill()
-        case "stand still":
-            loop.stand_still(event.seconds)
-        case "set clock":
-            MACHINE.get().clock_ahead += event.seconds
-        case "interrupt":
-            runner.interrupt()
-        case "disk full":
-            loop.disk_full_until = loop.time() + event.seconds
-        case _:
-            raise AssertionError(event.do)

@@ -149,7 +149,7 @@ class _Together:
 
     async def play(self) -> PlayedTogether:
         drawn, model = self._drawn, self._model
-        before = hold_foreign(self._service)
+        before = hold_foreign(self._service, f"simulated-{drawn.seed}.0")
         for _ in range(drawn.units):
             await self._add()
         model.leader = self._all[0].name

@@ -82,6 +82,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """The moment until which nothing can be written."""
         self.ends: dict[Address, _DatagramEnd | None] = {}
         """Who receives datagrams, by address; None for who has closed."""
+        self.dead: set[int] = set()
+        """The processes that were killed."""
         self._kept: list[asyncio.Task[Any]] = []
         """Tasks of the dead: to collect them would run their clean-up."""
         self._schedule = super().call_soon
@@ -131,6 +133,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def end(self, life: Life) -> None:
         """Kill a process: none of its code runs any more, whoever answers it."""
         life.dead = True
+        self.dead.add(life.pid)
         self._kept += asyncio.all_tasks(self)
         for task in self._kept:
             task._log_destroy_pending = False  # type: ignore[attr-defined]

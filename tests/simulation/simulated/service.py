@@ -13,11 +13,14 @@ from asyncio import Future
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tests.simulation.lives import LIFE, Life
 from tippingpoint.errors import OperationFailed
 from tippingpoint.workloads.claim.target import Holding
 from tippingpoint.workloads.load import TargetFacts
+
+TROUBLES = ("silent", "slow", "errors", "forgets", "denies", "early")
 
 
 @dataclass
@@ -25,7 +28,9 @@ class Trouble:
     """What goes wrong from one moment to another, in seconds of the loop."""
 
     kind: str
-    """`silent`: nothing is answered; `slow`: all takes ten times as long; `errors`: half of all fails at once."""
+    """`silent`: nothing is answered; `slow`: all takes ten times as long; `errors`: half of all fails at once. It may
+    also lie, in half of its answers: `forgets`: it says that it did what it did not; `denies`: it does it, and says
+    that it failed; `early`: leases run out long before their time."""
     begin: float
     end: float
 
@@ -48,6 +53,10 @@ class Service:
     """When operations came."""
     answered: Counter[tuple[str, str]] = field(default_factory=Counter)
     """How often a worker that is alive got an answer, by operation and what it said."""
+    unremembered: list[str] = field(default_factory=list)
+    """What was made before a ledger said so."""
+    ledgers: dict[str, Path] = field(default_factory=dict)
+    """By prefix, the ledger that has to name it before anything of it is made."""
     _busy_until: float = 0.0
     _waiting: dict[tuple[str, object], Callable[[], object]] = field(default_factory=dict)
 
@@ -67,20 +76,41 @@ class Service:
         done = self._busy_until + self.base * self.chance.uniform(0.5, 1.5)
         if trouble is not None and kind == "silent":
             done = max(done, trouble.end)
-        loop.call_at(done, self._done, operation, future, do, LIFE.get(), context=_OUTSIDE)
+        lies = kind if kind in ("forgets", "denies") and self.chance.random() < 0.5 else ""
+        loop.call_at(done, self._done, operation, future, do, LIFE.get(), lies, context=_OUTSIDE)
         return future
 
     def _done(
-        self, operation: str, future: Future[object], do: Callable[[], object], client: Life | None
+        self,
+        operation: str,
+        future: Future[object],
+        do: Callable[[], object],
+        client: Life | None,
+        lies: str,
     ) -> None:
+        leases = {**self.leases} if lies == "forgets" else {}
         found = do()
+        if lies == "forgets":
+            self.leases = leases
+        elif lies == "denies":
+            _fail(future, "internal error")
         if not future.done() and not (client is not None and client.dead):
             self.answered[operation, "ok" if found else "no"] += 1
             future.set_result(found)
 
+    def held(self) -> set[str]:
+        """Return the names of all leases that somebody holds now."""
+        return {name for name in self.leases if not self.free(name)}
+
     def free(self, name: str) -> bool:
         """Whether nobody holds a lease now."""
         return name not in self.leases or self.leases[name][1] <= asyncio.get_running_loop().time()
+
+    def make_of(self, prefix: str) -> None:
+        """Note whether the first thing of a prefix is made before the ledger has it."""
+        ledger = self.ledgers.pop(prefix, None)
+        if ledger is not None and not (ledger.exists() and prefix in ledger.read_text()):
+            self.unremembered.append(prefix)
 
     def let_go(self, name: str) -> None:
         """Free a lease, and tell who waits for it."""
@@ -91,7 +121,10 @@ class Service:
     def hold(self, name: str, holder: object, seconds: float) -> None:
         """Have a lease held for some time from now on; it is free after that, and those who wait are told."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + seconds
+        now = loop.time()
+        if any(each.kind == "early" and each.begin <= now < each.end for each in self.troubles):
+            seconds *= self.chance.uniform(0.1, 1.0)
+        until = now + seconds
         self.leases[name] = (holder, until)
         loop.call_at(until, self._run_out, name, until, context=_OUTSIDE)
 
@@ -153,6 +186,7 @@ class Client:
         def claim() -> Holding | None:
             if not self._service.free(name):
                 return None
+            self._service.make_of(self._prefix)
             self._service.hold(name, holder, self._claim_time)
             return Holding(lease, holder)
 

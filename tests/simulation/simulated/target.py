@@ -12,6 +12,7 @@ from tests.simulation.simulated.service import SERVICES, Client
 from tippingpoint.errors import TargetError
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.read import Plan
+from tippingpoint.rundir.ledger import FILE
 from tippingpoint.rundir.ownership import name_prefix
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.targets.target import Target, Tell
@@ -34,6 +35,7 @@ class Simulated(Target[SimulatedTarget, SimulatedEntry, Workspace]):
 
     def new_entry(self, plan: Plan, run_id: str, directory: Path) -> SimulatedEntry:
         assert isinstance(plan.target, SimulatedTarget)
+        SERVICES[plan.target.name].ledgers[name_prefix(run_id)] = directory / FILE
         return SimulatedEntry(prefix=name_prefix(run_id), target=plan.target)
 
     async def reach(self, entry: SimulatedEntry) -> None:
