@@ -38,15 +38,6 @@ def _instead(owner: Any, name: str, make: Callable[[Any], Any]) -> Plant:
     return plant
 
 
-def _stage_twice(play: Any) -> Any:
-    async def again(self: Stages, *args: Any, **fields: Any) -> None:
-        await play(self, *args, **fields)
-        if self.following == 2:
-            await play(self, *args, **fields)
-
-    return again
-
-
 def _turn_twice(play_turn: Any) -> Any:
     async def again(self: Turns, turn: Any, late: float) -> Any:
         if turn.number == 1:
@@ -113,13 +104,8 @@ def _mark_first(patched: pytest.MonkeyPatch) -> None:
     patched.setattr(_Worker, "_mark", mark)
 
 
-def _short_hold(patched: pytest.MonkeyPatch) -> None:
-    play = Stages.play
-
-    async def shorter(self: Stages, kind: Any, size: float, asked: Any, *, listed: int) -> None:
-        await play(self, kind, size, asked.model_copy(update={"hold": 0.7 * asked.hold}), listed=listed)
-
-    patched.setattr(Stages, "play", shorter)
+def _shorter(begin_hold: Any) -> Any:
+    return lambda self, hold: begin_hold(self, 0.7 * hold)
 
 
 def _of_all(patched: pytest.MonkeyPatch) -> None:
@@ -140,7 +126,6 @@ async def _nothing(*_: Any) -> int:
 
 
 PLANTED: Mapping[str, Plant] = {
-    "a stage played twice": _instead(Stages, "play", _stage_twice),
     "a turn played twice": _instead(Turns, "_play_turn", _turn_twice),
     "an abort missed": _instead(EarlyWarning, "heard", lambda _: lambda *_: ""),
     "a lost unit left out": _instead(reports, "gather", _not_missing),
@@ -152,7 +137,7 @@ PLANTED: Mapping[str, Plant] = {
     "clean leaves what was made": lambda patched: patched.setattr(made, "clean_entries", _nothing),
     "an operation counted twice": _instead(Recorder, "drain", _count_twice),
     "a stage's end counted in the next": _mark_first,
-    "a hold cut short": _short_hold,
+    "a hold cut short": _instead(Stages, "begin_hold", _shorter),
 }
 """What each does to the engine, by what it is called."""
 

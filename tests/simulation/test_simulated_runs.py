@@ -73,7 +73,7 @@ def test_a_search_whose_runner_is_killed_goes_on_where_it_was(killed: str, tmp_p
     assert any(event["event"] == "found" for event in second.events)
 
 
-@pytest.mark.parametrize("what", ["a stage played twice", "a ledger written at the end"])
+@pytest.mark.parametrize("what", ["a turn played twice", "a hold cut short", "a ledger written at the end"])
 def test_a_planted_defect_is_found(what: str) -> None:
     assert found_after(PLANTED[what], 10) is not None
 
