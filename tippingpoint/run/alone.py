@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
+from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.read import Plan
 from tippingpoint.run.conductor import Conductor
 from tippingpoint.run.record import Record
@@ -20,7 +21,8 @@ from tippingpoint.units.recovery_words import RECOVERING
 from tippingpoint.units.search_words import ClearHold, NextLoad
 from tippingpoint.units.shared_run import SharedRun, Turn, UnitWord, conduct, to_judge
 
-if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
+if TYPE_CHECKING:  # a run that judges nothing needs no numpy, and one without figures no client of Prometheus
+    from tippingpoint.analysis.search.searcher import Searcher
     from tippingpoint.run.run_figures import RunFigures
 
 _UNIT = "run/0"
@@ -48,6 +50,7 @@ class Alone(Conductor):
         self._record = record
         self._figures = figures
         self._report: TurnReport | None = None
+        self._searcher: Searcher | None = None
         for event in resumed:
             self._record.event(EVENT, **event.model_copy(update={"stage": None}).model_dump())
         spent = max((event.began + event.seconds for event in resumed), default=0.0)
@@ -83,11 +86,14 @@ class Alone(Conductor):
 
     def _judged(self) -> NextLoad:
         # It imports numpy, which a run needs only where it is judged meanwhile.
-        from tippingpoint.run.next_load import next_load
+        from tippingpoint.run.next_load import next_load, searcher_after
         from tippingpoint.run.reported import FromMemory
 
-        wall = self._record.started_wall
-        return next_load(FromMemory(self._run, self._report, self._record.so_far, wall, self.now()))
+        plan, wall = self._run.validated(), self._record.started_wall
+        if self._searcher is None and not isinstance(plan, CtsPlan) and plan.find is not None:
+            self._searcher = searcher_after(plan, plan.find, self._run.probes)
+        told = FromMemory(self._run, self._report, self._record.so_far, wall, self.now())
+        return next_load(told, self._searcher)
 
     def _say_phase(self, phase: Literal["ready", "up"], turn: int) -> None:
         self._say_word(phase=phase, turn=turn)

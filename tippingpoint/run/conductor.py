@@ -183,7 +183,7 @@ class Conductor:
     async def _look_again(self) -> None:
         self._seen.clear()
         try:
-            async with asyncio.timeout(_LOOK_AGAIN):
+            async with asyncio.timeout(None if self.alone else _LOOK_AGAIN):
                 await self._seen.wait()
         except TimeoutError:
             return

@@ -6,6 +6,7 @@ It keeps nothing: a run's probes are in its SharedRun, so any unit that becomes 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from tippingpoint.analysis.judged_probe import judge_probe
@@ -24,17 +25,18 @@ from tippingpoint.units.search_words import NextLoad, SearchEnd, finite
 from tippingpoint.util.text import show_size
 
 
-def next_load(told: Reported) -> NextLoad:
-    """Return what follows the last turn of a run. Raises UserError for a run of which nothing is judged."""
+def next_load(told: Reported, searcher: Searcher | None = None) -> NextLoad:
+    """Return what follows the last turn of a run. Raises UserError for a run of which nothing is judged.
+
+    `searcher` knows the run's probes, and is told of the next one; without it, it is made from them.
+    """
     run = told.run
     plan = run.validated()
     if isinstance(plan, CtsPlan) or not (run.shared or run.recovers):
         raise UserError("find", plan.name, "a plan with a search, or with lower loads after its last one")
     if run.found is not None or plan.find is None:
         return next_lower(plan, told)
-    searcher = Searcher(aim_of(plan.find))
-    for event in run.probes:
-        searcher.tell(steering(plan, event))
+    searcher = searcher or searcher_after(plan, plan.find, run.probes)
     if not run.turns:
         return _after(told, plan, searcher, run.first - 1, None, fresh=True)
     turn = run.turns[-1]
@@ -50,6 +52,14 @@ def next_load(told: Reported) -> NextLoad:
         return NextLoad(after=turn.number, probe=event, stop=f"the target is gone: {told.gone}"[:1000])
     searcher.tell(steering(plan, event))
     return _after(told, plan, searcher, turn.number, event, fresh=silent or event.aborted)
+
+
+def searcher_after(plan: SearchPlan, find: Find, probes: Iterable[ProbeEvent]) -> Searcher:
+    """Return the searcher of a plan that knows these probes."""
+    searcher = Searcher(aim_of(find))
+    for event in probes:
+        searcher.tell(steering(plan, event))
+    return searcher
 
 
 def _probe(plan: SearchPlan, find: Find, told: Reported) -> tuple[ProbeEvent, bool]:

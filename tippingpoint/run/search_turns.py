@@ -30,6 +30,7 @@ from tippingpoint.run.stage_figures import unanswered_in
 from tippingpoint.run.stages import Stages
 from tippingpoint.run.turn_report import TurnReport
 from tippingpoint.run.turns import Turns, share_of
+from tippingpoint.rundir.operations import OWN_LOAD
 from tippingpoint.units.search_words import ClearHold
 from tippingpoint.units.shared_run import Turn
 
@@ -190,8 +191,11 @@ class SearchTurns(Turns):
     def _is_silent(self, number: int, so_far: HoldSoFar) -> bool:
         """Return whether nothing of our load succeeded; reads the rest of what was measured, too."""
         so_far.read()
+        seen = so_far.stage
+        if not self._own.of_load or any(map(seen.count, OWN_LOAD[self._plan.workload.kind])):
+            return False
         run = self._record.so_far.load()
-        return self._own.of_load > 0 and is_silent(run, run.stage(number))
+        return is_silent(run, run.stage(number))
 
     def _unwatch(self) -> None:
         if self._watch is not None:
