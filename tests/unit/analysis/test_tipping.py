@@ -6,6 +6,7 @@ The seed's own transcript is in test_seed_conclusions.py.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -353,6 +354,14 @@ def test_an_operation_that_breaks_without_a_threshold_is_named_where_all_thresho
     assert of_extends.tipping.sentence.endswith(" No threshold is about lost extends.")
     # and where that is not so, nothing is said of it
     assert "No threshold" not in missed.tipping.sentence
+    # and a load at which a threshold measured nothing is no miss of it
+    without = [replace(stage, histograms=_without(stage.histograms, "claim")) for stage in stages[1:]]
+    no_more_claims = analyse(made_run([stages[0], *without], plan=plan.format("claim", "1s")))
+    assert no_more_claims.tipping.sentence.endswith(" No threshold is about extend.")
+
+
+def _without(histograms: dict[str, Histogram], operation: str) -> dict[str, Histogram]:
+    return {name: found for name, found in histograms.items() if not name.startswith(operation)}
 
 
 def test_nothing_lost_holds_through_the_largest_load() -> None:
