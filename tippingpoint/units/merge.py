@@ -278,7 +278,10 @@ class _Gathering:
                     self._events.append(event)
             case _ if kind == DAMAGED:
                 until, worker = event.get("until"), event.get("worker")
-                shifted = until + part.shift / 1000 if isinstance(until, int | float) else None
+                # What was damaged before the run began is told at its begin.
+                shifted = (
+                    max(event["t"], until + part.shift / 1000) if isinstance(until, int | float) else None
+                )
                 told = {**event, "until": shifted, "worker": f"{unit} worker {worker}" if worker else unit}
                 _write(journal.events, told)
             case "left-behind":
