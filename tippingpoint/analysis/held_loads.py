@@ -30,7 +30,7 @@ from tippingpoint.rundir.standstills import Stall
 from tippingpoint.rundir.tags import FAILURES, tag
 from tippingpoint.util.durations import format_duration
 from tippingpoint.util.numbers import show_us
-from tippingpoint.util.text import choose, show_amount, show_list, show_size
+from tippingpoint.util.text import choose, show_amount, show_calls, show_list, show_size
 
 MOST = 0.5
 """Any larger share counts as most."""
@@ -233,7 +233,9 @@ def _extended_too_late(stage: StageResult, wanted: float, renew_time: float) -> 
         periods = seconds // renew_time  # in each of them every lease is due once
         starved = periods > 1 and rate * seconds < MOST * there * periods
         if starved or (too_late and rate < THERE * due):
-            return f"throughput below the due rate: {show_size(rate)} of {show_size(due)} extends a second"
+            asked = show_size(due)
+            extends = show_calls("extend", 1 if asked == "1" else 2)
+            return f"throughput below the due rate: {show_size(rate)} of {asked} {extends} a second"
     if too_late:
         return (
             f"half of the extends took {show_us(typical)} or more, and each is due again after "
