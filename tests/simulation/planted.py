@@ -96,7 +96,7 @@ def _count_twice(drain: Any) -> Any:
 def _mark_first(patched: pytest.MonkeyPatch) -> None:
     def mark(self: Any, phase: str) -> None:
         stage = self._stage
-        t = self._opened - self._job.started
+        t = self._now()
         self._journal.events.write(
             t, "stage", stage=stage.number, size=stage.size, kind=stage.kind, phase=phase
         )
@@ -136,7 +136,7 @@ PLANTED: Mapping[str, Plant] = {
     "clean removes what others have": _of_all,
     "clean leaves what was made": lambda patched: patched.setattr(made, "clean_entries", _nothing),
     "an operation counted twice": _instead(Recorder, "drain", _count_twice),
-    "a stage's end counted in the next": _mark_first,
+    "a stage's begin counted in the one before": _mark_first,
     "a hold cut short": _instead(Stages, "begin_hold", _shorter),
 }
 """What each does to the engine, by what it is called."""

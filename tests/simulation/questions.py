@@ -132,7 +132,8 @@ def _ask_of_figures(played: Played, analysis: Analysis) -> None:
     assert played.directory is not None
     recorded = _ask_of_answers(played.answered, [*played.cut, played.directory])
     drawn = played.drawn
-    calm = not (drawn.events or drawn.service.troubles or "faults" in drawn.plan or "find" in drawn.plan)
+    given_up = any(name in drawn.plan for name in ("faults", "find", "after"))
+    calm = not (drawn.events or drawn.service.troubles or given_up)
     if calm and analysis.run.manifest.status == "complete":
         answered = played.answered.get(("extend", "ok"), 0)
         late = recorded["extend.timeout"] + recorded["extend.lost"] + recorded["extend.error"]
@@ -186,6 +187,14 @@ def _ask_of_stages(played: Played, analysis: Analysis) -> None:
     # A worker that was killed leaves nothing of later stages, unless another one has them.
     killed = any(event.do == "kill" for event in played.drawn.events)
     assert killed or [stage.size for stage in ramps] == sizes, f"{[stage.size for stage in ramps]} of {sizes}"
+    drawn = played.drawn
+    renew = float(plan["workload"]["renew_time"].removesuffix("s"))
+    troubled = drawn.events or drawn.service.troubles or "faults" in plan or "after" in plan
+    light = plan["workload"]["units"] == 1 and sizes[-1] <= 0.5 * drawn.service.capacity * renew
+    claims = [stage.count("claim") for stage in ramps]
+    if not troubled and light and sum(claims) == sizes[-1]:
+        fresh = [size - before for before, size in zip([0, *sizes], sizes, strict=False)]
+        assert claims == fresh, f"stages of {sizes} leases made {claims} claims"
     stormy = {fault["stage"] for fault in plan.get("faults", ())}
     for number, (stage, asked) in enumerate(zip(ramps, plan["stages"], strict=False), start=1):
         if stage.hold_begin is None or stage.end is None or number in stormy:
