@@ -125,7 +125,9 @@ class Unit:
     # -- its agent -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start the agent, as systemd does."""
+        """Start the agent, as systemd does: one that runs goes on."""
+        if self._life is not None and not self._life.dead:
+            return
         self._life = Life(self.name)
         self._context = context_of(self._life, self.machine)
         self._agent = self._context.run(Agent, self.state, self._wake_file, self.name, self.workers.start)
