@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tippingpoint.run.messages import Tick, decode_together
 from tippingpoint.run.watcher import RunnerEvents, StageProgress
-from tippingpoint.rundir.histogram import Counts, Histogram, add_each
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.operations import OPERATIONS, OWN_LOAD
 from tippingpoint.rundir.tags import FAILURES, tag
 from tippingpoint.rundir.waited import cost_of
 from tippingpoint.units import shared_run
+
+if TYPE_CHECKING:  # what needs numpy is imported when somebody asks for figures
+    from tippingpoint.rundir.histogram import Counts, Histogram
 
 _CONTAINERS_OVER = 10
 """The shortest window for a rate of containers, in seconds: one or two are made in a second."""
@@ -84,6 +86,8 @@ class Headline(RunnerEvents):
             self._add(worker, tick)
 
     def _add(self, worker: str, tick: Tick) -> None:
+        from tippingpoint.rundir.histogram import add_each
+
         seconds, found = max(tick.seconds, 0.001), tick.measured
         self._recent.setdefault(worker, deque(maxlen=self._seconds)).append((seconds, found))
         self._totals["retries"] += tick.retries
@@ -144,6 +148,8 @@ class Headline(RunnerEvents):
 
         A failure counts with the latency it cost (waited.cost_of).
         """
+        from tippingpoint.rundir.histogram import Histogram, add_each
+
         self._read()
         if self.containers:
             lives = {operation: cost_of(self._lives, operation, Histogram.merged) for operation in _LIVES}
