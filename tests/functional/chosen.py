@@ -44,7 +44,7 @@ LAB = (
 
 NIGHTLY = (
     # What the engine does about a target, a worker or a unit that fails, which the simulator tries thousands of times
-    # (docs/explanation/simulation.md says which question of it has the place of which test).
+    # (docs/explanation/simulated-runs.md says where each has its place there).
     "agent/test_agent.py::test_a_unit_whose_agent_is_restarted_in_a_search_takes_part_again",
     "agent/test_agent.py::test_a_search_of_two_units_ends_on_both_when_a_threshold_aborts_it",
     "agent/test_agent.py::test_two_units_lower_their_load_after_it_was_too_much_until_the_target_is_back",
