@@ -111,6 +111,7 @@ def write_cycles(
     for phase in ("hold", "end"):
         journal.events.write(t, "stage", **mark, phase=phase)
     journal.close(directory / "rescue")
+    Events(directory / "events.jsonl").close(directory / "rescue")
     _manifest(directory, "openstack-boot-delete", "iterations", list(hosts), t)
     return directory
 
