@@ -115,6 +115,7 @@ async def test_a_lost_member_is_evicted_by_one_worker_and_its_things_made_again_
     # it joins again, empty, and has its share of what comes
     rig.cluster.members["m3"] = True
     await rig.until(lambda: "joined" in rig.statuses("m3"))  # and perhaps online already
+    await rig.polled()  # by both workers
     await rig.stage(2)
     assert len(on(rig.cluster, "m3")) >= 5
     await rig.close()
