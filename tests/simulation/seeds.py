@@ -10,6 +10,7 @@ from typing import Any
 from tests.simulation.questions import ask_all, ask_together
 from tests.simulation.runs import LARGE, SMALL, Drawn, draw, play
 from tests.simulation.together import draw_together, play_together
+from tippingpoint.plan.claim import CLAIM_OPERATIONS
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,16 @@ def play_and_ask(seed: int, out: Path, *, large: bool = False) -> Asked:
     alone = play(drawn, out)
     analysis = ask_all(alone)
     if _stands_still_alone(drawn) and analysis is not None and analysis.verdict.outcome == "missed":
-        twin = ask_all(play(replace(drawn, events=[]), out / "twin"))
-        assert twin is None or twin.verdict.outcome != "met", (
-            f"without the generator's standstills it is met: {analysis.verdict.sentence}"
+        calm = play(replace(drawn, events=[]), out / "twin")
+        twin = ask_all(calm)
+        # Its calls have the same luck one after the other, but not in the same stages, and not the last ones.
+        failed = twin is not None and any(
+            stage.failures(operation) for stage in twin.run.stages for operation in CLAIM_OPERATIONS
         )
+        if twin is not None and not failed and sum(calm.answered.values()) >= sum(alone.answered.values()):
+            assert twin.verdict.outcome != "met", (
+                f"without the generator's standstills it is met: {analysis.verdict.sentence}"
+            )
     kinds = [
         *_kinds_of_plan(drawn.plan),
         *sorted({kind for kind, _, _ in drawn.service.troubles}),
