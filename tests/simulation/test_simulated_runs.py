@@ -19,8 +19,8 @@ from tippingpoint.plan.claim import CLAIM_OPERATIONS
 from tippingpoint.rundir.results import load_run
 from tippingpoint.util import timing
 
-BLOCKS = 10
-EACH = 5
+BLOCKS = 50
+EACH = 10
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
