@@ -181,11 +181,11 @@ def decode_together(ticks: Iterable[Tick]) -> None:
     """
     from tippingpoint.rundir.histogram import decode_each
 
-    fresh = [tick for tick in ticks if "measured" not in tick.__dict__]
+    fresh = [tick for tick in ticks if "measured" not in vars(tick)]
     lines = [[line.split(",") for line in tick.lines.splitlines()] for tick in fresh]
     decoded = iter(decode_each([line[-1] for each in lines for line in each]))
     for tick, each in zip(fresh, lines, strict=True):
-        tick.__dict__["measured"] = {line[0].removeprefix("Tag="): next(decoded) for line in each}
+        vars(tick)["measured"] = {line[0].removeprefix("Tag="): next(decoded) for line in each}
 
 
 class Trouble(BaseModel):
