@@ -51,9 +51,10 @@ class Event:
     at: float
     do: str
     """`kill`: a worker is killed; `stand still`: nothing of us runs for `seconds`; `set clock`: the wall clock is set
-    by `seconds`; `interrupt`: somebody presses Ctrl-C; `disk full`: for `seconds`, nothing can be written; `crash`: the
-    runner is killed, and its workers see that; `power cut`: they are killed with it. After `seconds`, somebody resumes
-    the run, or removes what it made where it cannot be resumed."""
+    by `seconds`; `interrupt`: somebody presses Ctrl-C; `disk full`: for `seconds`, nothing can be written; `slow work`:
+    what is done on other threads takes `seconds` from then on; `crash`: the runner is killed, and its workers see that;
+    `power cut`: they are killed with it. After `seconds`, somebody resumes the run, or removes what it made where it
+    cannot be resumed."""
     seconds: float = 0.0
 
 
@@ -374,6 +375,8 @@ class _Machine:
             case "interrupt":
                 if self._runner is not None and not self._killed.is_set():
                     self._runner.interrupt()
+            case "slow work":
+                self._loop.work_takes = event.seconds
             case "disk full":
                 self._loop.disk_full_until = self._loop.time() + event.seconds
             case "crash" | "power cut":

@@ -107,6 +107,27 @@ def test_what_a_second_ctrl_c_cuts_is_no_failure_of_the_target(
     assert [event for event in measured.events if event["event"] == "error"] == []
 
 
+def test_a_search_whose_judgement_takes_long_has_its_answer(tmp_path: Path) -> None:
+    """Given a search on a machine on which it takes minutes to judge a load, then it ends with what it found."""
+    plan = {
+        name: value for name, value in draw(0).plan.items() if name not in ("stages", "after", "faults")
+    } | {
+        "workload": {"units": 1, "claim_time": "30m", "renew_time": "1s"},
+        "find": {"start": 4, "limit": 200, "over": "1s", "hold": "4s", "within": "30m", "resolution": 0.3},
+        "thresholds": [{"operation": "extend", "p99": "200ms"}],
+        "workers": 1,
+    }
+    drawn = Drawn(0, plan, DrawnService(40.0, 0.002, 1e9, []), [Event(3.0, "slow work", 200.0)])
+    played = play(drawn, tmp_path)
+    assert played.directory is not None
+    run = load_run(played.directory)
+    assert run.manifest.status == "complete"
+    assert [event["event"] for event in run.events if event["event"] in ("probe", "found")][-2:] == [
+        "probe",
+        "found",
+    ]
+
+
 def test_a_lower_load_ends_on_all_units_once_thresholds_hold_again(tmp_path: Path) -> None:
     """Given two units that hold a load together, and a target that is silent for long enough that this load was too
     much, then both hold lower loads, each its share, until thresholds hold, and that hold ends early on both."""

@@ -80,6 +80,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._asked = 0
         self.disk_full_until = 0.0
         """The moment until which nothing can be written."""
+        self.work_takes = 0.0
+        """How many seconds it takes when something is done on another thread; nothing else runs meanwhile."""
         self.ends: dict[Address, _DatagramEnd | None] = {}
         """Who receives datagrams, by address; None for who has closed."""
         self.dead: set[int] = set()
@@ -167,6 +169,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         future = self.create_future()
         try:
             future.set_result(func(*args))
+            self.stand_still(self.work_takes)
         except Exception as problem:
             future.set_exception(problem)
         return future

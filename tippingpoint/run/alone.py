@@ -15,7 +15,6 @@ from tippingpoint.plan.read import Plan
 from tippingpoint.run.conductor import Conductor
 from tippingpoint.run.record import Record
 from tippingpoint.run.turn_report import TurnReport
-from tippingpoint.rundir.manifest import RunStatus
 from tippingpoint.rundir.probe_events import EVENT, FOUND, ProbeEvent
 from tippingpoint.units.recovery_words import RECOVERING
 from tippingpoint.units.search_words import ClearHold, NextLoad
@@ -33,9 +32,6 @@ class Alone(Conductor):
 
     What came of turns that are judged is written as events `probe`, `found` and `recovering`.
     """
-
-    alone = True
-    stop_status: RunStatus = "cut"
 
     def __init__(
         self,
@@ -62,15 +58,10 @@ class Alone(Conductor):
         """Return the present moment."""
         return self._record.started_wall + self._record.now()
 
-    def reports(self) -> bool:
-        """Return whether the end of a hold is reported: all that belongs to it is done then."""
-        return True
-
     async def next_turn(self) -> Turn | None:
         """Judge the turn that was held, if it is to be; return the next one."""
         while to_judge(self._run, {_UNIT: self._word}) is not None:
-            following = await asyncio.to_thread(self._judged)
-            self._take(conduct(self._run, {_UNIT: self._word}, self.now(), following))
+            self._say_word(await asyncio.to_thread(self._judged))
         return await super().next_turn()
 
     async def held(self, report: TurnReport) -> None:
@@ -101,10 +92,11 @@ class Alone(Conductor):
     def _say_clear(self, shown: ClearHold) -> None:
         self._say_word(clear=shown)
 
-    def _say_word(self, **fields: object) -> None:
+    def _say_word(self, following: NextLoad | None = None, **fields: object) -> None:
+        # A word is always new: to judge may take longer than a unit may be silent.
         now = self.now()
         self._word = self._word.model_copy(update={**fields, "t": now})
-        self._take(conduct(self._run, {_UNIT: self._word}, now))
+        self._take(conduct(self._run, {_UNIT: self._word}, now, following))
 
     def _take(self, run: SharedRun) -> None:
         """Take the next state of the run, and write what is new in it."""

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Literal
 
 from tippingpoint.run.turn_report import TurnReport
-from tippingpoint.rundir.manifest import RunStatus
 from tippingpoint.units.search_words import DIGEST, ClearHold, ProbeReport
 from tippingpoint.units.shared_run import SharedRun, Turn
 from tippingpoint.util import timing
@@ -27,11 +26,6 @@ class Conductor:
 
     All moments are seconds since the epoch by our own clock.
     """
-
-    alone = False
-    """Whether this is a run on one machine: no other unit waits for us, or begins at the same moment."""
-    stop_status: RunStatus = "interrupted"
-    """The status of a run that is stopped."""
 
     def __init__(
         self,
@@ -63,6 +57,11 @@ class Conductor:
     def now(self) -> float:
         """Return the present moment."""
         return timing.wall()
+
+    @property
+    def alone(self) -> bool:
+        """Whether this is a run on one machine: no other unit waits for us, or begins at the same moment."""
+        return self._run.is_in_memory
 
     @property
     def _position(self) -> int:
@@ -154,9 +153,10 @@ class Conductor:
                 return named.ends + self._ahead
         return None
 
+    @property
     def reports(self) -> bool:
-        """Return whether the end of a listed turn's hold is reported: something else waits for it than the clock."""
-        return self.recovers
+        """Whether the end of a listed turn's hold is reported: something else waits for it than the clock."""
+        return self.alone or self.recovers
 
     async def held(self, report: TurnReport) -> None:
         """Report what we measured of a turn whose hold is over, as a databag has it."""
@@ -176,7 +176,7 @@ class Conductor:
         if self._run.shared or self._run.recovers:
             return self._run.is_answered
         last = self._run.turns[-1] if self._run.turns else None
-        if last is None or last.hold is None or self._run.is_in_memory:
+        if last is None or last.hold is None or self.alone:
             return False
         return self.now() - self._ahead >= last.hold + last.lasts
 

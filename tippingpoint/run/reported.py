@@ -44,7 +44,7 @@ class FromMemory:
     started: float
     """The moment of the run's start."""
     ended: float
-    """When the turn ended; the present moment before the first."""
+    """The present moment: by then the turn has ended."""
     lost = unread = ""
 
     @property

@@ -61,9 +61,8 @@ class Room:
 
         `place` is the plan's field that has the stage.
         """
-        if not isinstance(
-            asked, SpawnStage
-        ):  # only such a stage asks for members, or is known to a target's room
+        # Only such a stage asks for members, or is known to a target's room.
+        if not isinstance(asked, SpawnStage):
             return
         unless_asked = self._interruption.unless_asked
         await unless_asked(self._faults.start_members(asked.members or 0))

@@ -29,7 +29,7 @@ from tippingpoint.run.share_so_far import ShareSoFar, Stance
 from tippingpoint.run.stage_figures import unanswered_in
 from tippingpoint.run.stages import Stages
 from tippingpoint.run.turn_report import TurnReport
-from tippingpoint.run.turns import Turns, share_of
+from tippingpoint.run.turns import Turns, fraction_of
 from tippingpoint.rundir.operations import OWN_LOAD
 from tippingpoint.units.search_words import ClearHold
 from tippingpoint.units.shared_run import Turn
@@ -108,7 +108,7 @@ class SearchTurns(Turns):
         assert turn.load is not None
         asked, size, _ = self._own.probe(turn.load)
         load, began = self._plan.load_at(turn.load), self._record.now()
-        self._own.of_load = share_of(size, load, turn)
+        self._own.of_load = fraction_of(size, load, turn)
         self._warning = warning = EarlyWarning(self._plan.thresholds if self._conductor.alone else (), began)
         self._so_far = HoldSoFar(turn.number, size, "find", began)
         if self._figures is not None:

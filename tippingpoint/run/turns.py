@@ -79,7 +79,7 @@ class Turns:
                 raise EndedEarly("cut", refused)
             turn = await self._play_turn(turn, conductor.now() - begin)
         if conductor.stopped:
-            raise EndedEarly(conductor.stop_status, conductor.stopped)
+            raise EndedEarly("cut" if conductor.alone else "interrupted", conductor.stopped)
         await self._stages.hold_to_the_end()
 
     async def _play_turn(self, turn: Turn, late: float) -> Turn | None:
@@ -113,20 +113,20 @@ class Turns:
     async def _get_ready(self, turn: Turn) -> str:
         """Take our share of the next turn, and prepare it; returns why it cannot begin, or an empty text."""
         share = index, of = self._conductor.place(turn), turn.of
-        known = self._record.manifest.model_copy()
+        manifest = self._record.manifest
+        known = manifest.share, manifest.first_stage
         if share != self._own.share:
             try:
                 self._own.take(share)
             except UserError as refused:
                 return str(refused)
-            self._record.manifest.share = share
+            manifest.share = share
             self._record.event("share", index=index, of=of)
             self._crew.tell(ShareOrder(index=index, of=of))
             await self._prepare_anew()
-        first = not self._stages.begun
-        if first:
-            self._record.manifest.first_stage = self._first_stage(turn)
-        if self._record.manifest != known:
+        if not self._stages.begun:
+            manifest.first_stage = self._first_stage(turn)
+        if (manifest.share, manifest.first_stage) != known:
             self._record.save_manifest()
         lower = self._lower_of(turn)
         if lower is not None:
@@ -157,7 +157,7 @@ class Turns:
         size, asked = self._own.size(turn.stage), self._own.asked(turn.stage)
         over = 0.0 if turn.kind == "storm" else asked.over
         whole = self._own.whole.loads[turn.stage - 1][1]
-        self._own.of_load = share_of(size, whole, turn)
+        self._own.of_load = fraction_of(size, whole, turn)
         await self._stages.bring_up(turn.number, turn.kind, size, asked, over, turn.stage)
         return True
 
@@ -169,7 +169,7 @@ class Turns:
         if turn.kind != "storm":
             self._faults.start(turn.stage)
         conductor = self._conductor
-        if conductor.reports():
+        if conductor.reports:
             try:
                 return await self._heed(conductor.next_turn(), until=conductor.now() + self._stages.hold_left)
             except TimeoutError:
@@ -213,7 +213,7 @@ class Turns:
             said.cancel()
 
 
-def share_of(size: float, whole: float, turn: Turn) -> float:
+def fraction_of(size: float, whole: float, turn: Turn) -> float:
     """Return which share of a turn's load our load is, from 0 to 1."""
     if turn.of == 1:
         return 1.0

@@ -689,11 +689,12 @@ def _first_turn(run: SharedRun, words: Sequence[UnitWord | None], now: float) ->
 
 def _next_turn(run: SharedRun, said: Mapping[str, UnitWord], now: float) -> SharedRun:
     """Return the run with the hold of its last turn, and the next turn, once that is up on all units."""
-    turn, plan = run.turns[-1], run.validated()
+    turn = run.turns[-1]
     if turn.hold is not None:
-        return _after_held(run, plan, said, now) if run.is_in_memory else run
+        return _after_held(run, said, now) if run.is_in_memory else run
     if not _is_up(run, said):
         return run
+    plan = run.validated()
     held = turn.model_copy(update={"hold": max(now + run.lead, turn.begin)})
     if run.is_in_memory:
         held = _until_its_storm(plan, held)
@@ -714,12 +715,12 @@ def _until_its_storm(plan: Plan, turn: Turn) -> Turn:
     return turn.model_copy(update={"lasts": max(0.0, turn.lasts - (turn.hold - turn.begin))})
 
 
-def _after_held(run: SharedRun, plan: Plan, said: Mapping[str, UnitWord], now: float) -> SharedRun:
+def _after_held(run: SharedRun, said: Mapping[str, UnitWord], now: float) -> SharedRun:
     """Return a run on one machine with its next stage, or over, once all that belongs to the last one is done."""
     turn = run.turns[-1]
     if any(word.held < turn.number for word in said.values()):
         return run
-    following = _following(plan, turn)
+    following = _following(run.validated(), turn)
     if following is None:
         return run if run.recovers else run.model_copy(update={"over": True})
     turns = [*run.turns, following.model_copy(update={"begin": now})][-_TURNS_KEPT:]
