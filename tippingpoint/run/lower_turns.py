@@ -52,8 +52,8 @@ class LowerTurns:
         """Whether the present load has a stage in the journals."""
         self._settling: Settling | None = None
         """Watches our share of the present load; None if there is none, or if the whole of it is judged."""
-        self._goes_down = False
-        """Whether things are removed for the present load."""
+        self._from_hold = False
+        """Whether nothing counts before the present load is held."""
 
     def heard(self, tick: Tick) -> None:
         """Take a worker's tick."""
@@ -121,7 +121,8 @@ class LowerTurns:
     def _watch(self, load: float) -> None:
         """Watch our share of a load that is about to be brought up, unless the whole of it is judged.
 
-        Where things are removed, nothing counts before all units hold the lower load.
+        Where things are removed, nothing counts before the lower load is held; nor with many units where things are
+        made, as FromDigests.held_since has it.
         """
         size, plan = self._own.probe(load)[1], self._plan
         if judged_whole(plan) or not size:
@@ -129,8 +130,9 @@ class LowerTurns:
         of_load = size / plan.load_at(load)
         thresholds = [threshold_part(threshold, of_load) for threshold in plan.thresholds]
         self._settling = Settling(thresholds, window_of(plan))
-        self._goes_down = self._loads.goes_down(load)
-        if not self._goes_down:
+        together = not self._conductor.alone
+        self._from_hold = self._loads.goes_down(load) or (together and not plan.holds_leases)
+        if not self._from_hold:
             self._settling.begin(self._record.now())
 
     async def _until_settled(self, turn: Turn) -> None:
@@ -139,7 +141,7 @@ class LowerTurns:
         A unit without a share of this load has nothing against an earlier end.
         """
         settling, load = self._settling, turn.load or 0.0
-        if settling is not None and self._goes_down:
+        if settling is not None and self._from_hold:
             settling.begin(self._record.now())
         if not load or judged_whole(self._plan) or not self._conductor.may_end_early(self._stages.hold_left):
             return
