@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
@@ -17,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan
-from tippingpoint.run.messages import Tick, decode_together
+from tippingpoint.run.messages import Tick, UnreadTicks
 from tippingpoint.run.watcher import StageProgress
 from tippingpoint.rundir.histogram import SLOTS, highest_values, middle_values
 from tippingpoint.rundir.tags import OUTCOMES
@@ -31,8 +30,6 @@ _BOUNDS = (*(f"{bound:g}" if bound != int(bound) else f"{bound:.1f}" for bound i
 _BUCKET_OF = np.searchsorted(
     np.array(BUCKETS) * 1e6, highest_values(np.arange(SLOTS, dtype=np.int64)), side="left"
 )
-_UNREAD = 64
-"""The most ticks that are kept until Prometheus asks: to decode many at once is cheaper."""
 _OF_RUN = ("run", "plan", "target")
 _SILENT = logging.getLogger("tippingpoint.agent.exporter")
 _SILENT.addHandler(logging.NullHandler())
@@ -61,7 +58,7 @@ class Measured(Collector):
 
     def _forget(self) -> None:
         self._ticks: dict[str, Tick] = {}
-        self._unread: list[Tick] = []
+        self._unread = UnreadTicks(self._add)
         self._progress: StageProgress | None = None
         self._operations: dict[tuple[str, str], int] = {}
         self._response: dict[str, _Times] = {}
@@ -85,19 +82,9 @@ class Measured(Collector):
         """Add one worker's last second: its gauges and what it measured."""
         self._progress = progress
         self._ticks[worker] = tick
-        self._unread.append(tick)
-        if len(self._unread) >= _UNREAD:
-            self._read()
+        self._unread.add(None, tick)
 
-    def _read(self) -> None:
-        unread, self._unread = self._unread, []
-        with contextlib.suppress(ValueError):  # then they are read one by one
-            decode_together(unread)
-        for tick in unread:
-            with contextlib.suppress(ValueError):  # a partial line; the journal has all of it
-                self._add(tick)
-
-    def _add(self, tick: Tick) -> None:
+    def _add(self, _: None, tick: Tick) -> None:
         for name, (slots, counts) in tick.measured.items():
             operation, outcome, *service = name.split(".")
             if outcome not in OUTCOMES:
@@ -114,7 +101,7 @@ class Measured(Collector):
         """Return the metrics; none before the first run."""
         if self._labels is None:
             return
-        self._read()
+        self._unread.read()
         yield from self._gauges(self._labels)
         operations = CounterMetricFamily(
             "tippingpoint_operations", "Operations that ended.", labels=[*_OF_RUN, "operation", "outcome"]

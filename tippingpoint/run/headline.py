@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tippingpoint.run.messages import Tick, decode_together
+from tippingpoint.run.messages import Tick, UnreadTicks
 from tippingpoint.run.watcher import RunnerEvents, StageProgress
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.operations import OPERATIONS, OWN_LOAD
@@ -15,13 +16,11 @@ from tippingpoint.rundir.tags import FAILURES, tag
 from tippingpoint.rundir.waited import cost_of
 from tippingpoint.units import shared_run
 
-if TYPE_CHECKING:  # what needs numpy is imported when somebody asks for figures
+if TYPE_CHECKING:  # it imports numpy, which is not needed where nobody watches
     from tippingpoint.rundir.histogram import Counts, Histogram
 
 _CONTAINERS_OVER = 10
 """The shortest window for a rate of containers, in seconds: one or two are made in a second."""
-_UNREAD = 64
-"""The most ticks that are kept until somebody asks for figures: to decode many at once is cheaper."""
 _LIVES = ("launch", "boot_server", "create", "create_server")
 """The operation that stands for a run that makes containers: the first of these that has been recorded."""
 
@@ -38,8 +37,8 @@ class Headline(RunnerEvents):
         self._begun = False
         self._preparing = ""
         self._progress: StageProgress | None = None
-        self._unread: list[tuple[int, str, Tick]] = []
-        """The stage and the worker of ticks whose figures have not been read."""
+        self._unread = UnreadTicks(self._add)
+        """The stage and the worker are noted with each."""
         self._stage: int | None = None
         """That of the last tick that was read."""
         self._last: dict[str, Tick] = {}
@@ -49,6 +48,8 @@ class Headline(RunnerEvents):
 
     def began(self, manifest: Manifest, directory: Path) -> None:
         """Note what kind of run it is."""
+        importlib.import_module("tippingpoint.rundir.histogram")  # now, and not while the load comes up
+
         self.workload = manifest.workload
         self.containers = manifest.workload == "spawn"
         self._begun = True
@@ -71,24 +72,16 @@ class Headline(RunnerEvents):
         growth = self._growth.setdefault(worker, deque(maxlen=most))
         growth.append((abs(tick.held - before.held), seconds))
         self._last[worker] = tick
-        self._unread.append((progress.stage, worker, tick))
-        if len(self._unread) >= _UNREAD:
-            self._read()
+        self._unread.add((progress.stage, worker), tick)
 
-    def _read(self) -> None:
-        """Read the figures of the ticks that came since the last time."""
-        unread, self._unread = self._unread, []
-        decode_together([tick for _, _, tick in unread])
-        for stage, worker, tick in unread:
-            if stage != self._stage:
-                self._lives.clear()
-            self._stage = stage
-            self._add(worker, tick)
-
-    def _add(self, worker: str, tick: Tick) -> None:
+    def _add(self, noted: tuple[int, str], tick: Tick) -> None:
         from tippingpoint.rundir.histogram import add_each
 
         seconds, found = max(tick.seconds, 0.001), tick.measured
+        stage, worker = noted
+        if stage != self._stage:
+            self._lives.clear()
+        self._stage = stage
         self._recent.setdefault(worker, deque(maxlen=self._seconds)).append((seconds, found))
         self._totals["retries"] += tick.retries
         self._totals["lost"] += tick.lost
@@ -104,14 +97,14 @@ class Headline(RunnerEvents):
     def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
         """Forget a worker that is gone, as it holds no load any more."""
         if event == "worker-cut":
-            self._read()
+            self._unread.read()
             for kept in (self._last, self._recent, self._growth):
                 kept.pop(fields["worker"], None)
 
     @property
     def totals(self) -> Mapping[str, int]:
         """Counts since the run began: failures, lost leases or things, refusals by a rate limit, and retries."""
-        self._read()
+        self._unread.read()
         return self._totals
 
     @property
@@ -122,7 +115,7 @@ class Headline(RunnerEvents):
                 sum(made for made, _ in ticks) / sum(seconds for _, seconds in ticks)
                 for ticks in self._growth.values()
             )
-        self._read()
+        self._unread.read()
         seconds = max((sum(each for each, _ in ticks) for ticks in self._recent.values()), default=1.0)
         own = [tag(operation) for operation in OWN_LOAD[self.workload]]
         recent = [found for ticks in self._recent.values() for _, found in ticks]
@@ -150,7 +143,7 @@ class Headline(RunnerEvents):
         """
         from tippingpoint.rundir.histogram import Histogram, add_each
 
-        self._read()
+        self._unread.read()
         if self.containers:
             lives = {operation: cost_of(self._lives, operation, Histogram.merged) for operation in _LIVES}
             shown = next((operation for operation in _LIVES if lives[operation].total), None)

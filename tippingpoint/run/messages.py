@@ -5,9 +5,10 @@ Both ends are always of the same version, so fields may change between versions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
@@ -15,6 +16,11 @@ from tippingpoint.workloads.load import PrepareOrder, ShareOrder, StageOrder, Ta
 
 if TYPE_CHECKING:
     from tippingpoint.rundir.histogram import Counts
+
+T = TypeVar("T")
+
+_UNREAD = 64
+"""The most ticks that are kept until somebody asks for figures."""
 
 # -- commands: orders of the load, and these -----------------------------------------------------
 
@@ -166,26 +172,55 @@ class Tick(Gauges):
     @cached_property
     def measured(self) -> Mapping[str, Counts]:
         """What was recorded in the interval, by tag: decoded once for all who listen, who must not change it."""
-        # Imported here because a worker, which sends ticks, needs no array library.
-        from tippingpoint.rundir.histogram import decode_each
+        (found,) = _decoded([self])
+        return found
 
-        lines = [line.split(",") for line in self.lines.splitlines()]
-        decoded = decode_each([line[-1] for line in lines])
-        return {line[0].removeprefix("Tag="): counts for line, counts in zip(lines, decoded, strict=True)}
+
+def _decoded(ticks: Sequence[Tick]) -> list[Mapping[str, Counts]]:
+    """Return what each of these measured; raises ValueError if a line is partial."""
+    # Imported here because a worker, which sends ticks, needs no array library.
+    from tippingpoint.rundir.histogram import decode_each
+
+    lines = [[line.split(",") for line in tick.lines.splitlines()] for tick in ticks]
+    decoded = iter(decode_each([line[-1] for each in lines for line in each]))
+    return [{line[0].removeprefix("Tag="): next(decoded) for line in each} for each in lines]
 
 
 def decode_together(ticks: Iterable[Tick]) -> None:
-    """Decode what several ticks measured at once, which costs a fraction of decoding one by one.
+    """Decode what several ticks measured at once, which costs a fraction of one by one.
 
     Raises ValueError if a line is partial.
     """
-    from tippingpoint.rundir.histogram import decode_each
-
     fresh = [tick for tick in ticks if "measured" not in vars(tick)]
-    lines = [[line.split(",") for line in tick.lines.splitlines()] for tick in fresh]
-    decoded = iter(decode_each([line[-1] for each in lines for line in each]))
-    for tick, each in zip(fresh, lines, strict=True):
-        vars(tick)["measured"] = {line[0].removeprefix("Tag="): next(decoded) for line in each}
+    for tick, found in zip(fresh, _decoded(fresh), strict=True):
+        vars(tick)["measured"] = found
+
+
+class UnreadTicks(Generic[T]):
+    """Ticks whose figures nobody has asked for yet, so that many are decoded together.
+
+    A tick with a partial line is left out; the journal has all of it.
+    """
+
+    def __init__(self, take: Callable[[T, Tick], None]) -> None:
+        """`take` is called with each tick and what was noted with it, once figures are asked for."""
+        self._take = take
+        self._unread: list[tuple[T, Tick]] = []
+
+    def add(self, noted: T, tick: Tick) -> None:
+        """Keep a tick; many that nobody asked for are read."""
+        self._unread.append((noted, tick))
+        if len(self._unread) >= _UNREAD:
+            self.read()
+
+    def read(self) -> None:
+        """Hand over all that was kept."""
+        unread, self._unread = self._unread, []
+        with contextlib.suppress(ValueError):  # then they are decoded one by one
+            decode_together(tick for _, tick in unread)
+        for noted, tick in unread:
+            with contextlib.suppress(ValueError):
+                self._take(noted, tick)
 
 
 class Trouble(BaseModel):
