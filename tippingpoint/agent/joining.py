@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from tippingpoint.rundir.journal import CLOSED, is_number, read_events
+from tippingpoint.rundir.journal import CLOSED, HALF_MS, is_number, read_events
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.takeovers import KIND
 from tippingpoint.rundir.worker_journal import bin_seconds_of, read_worker_log, worker_names
@@ -55,11 +55,11 @@ def join(directories: Sequence[Path], into: Path) -> None:
                 [_taken_up(directories[number - 1], first, shift, before, cuts[number - 1])],
             )
         logs = [*sorted(directory.glob("worker-*.jsonl")), directory / "events.jsonl"]
-        written = {path.name: _written(into, path.name) for path in logs}
+        written = {path.name: _written(into, path.name) if number else _Written() for path in logs}
+        last = number == len(directories) - 1
         for path in sorted(directory.glob("*.hlog")):
             _append(into / path.name, _intervals(path, shift, cut.end))
         for path in logs:
-            last = directory == directories[-1]
             _append(into / path.name, _events(path, shift, cut, written[path.name], last=last))
         before = shift + max((tick[0] for tick in _last_ticks(directory)), default=0.0)
     joined = {"started": origin, "first_stage": manifests[0].first_stage}
@@ -98,7 +98,7 @@ def _written(into: Path, name: str) -> _Written:
     since, samples = (notes[-1]["t"], notes[-1]["samples"]) if notes else (0.0, 0)
     log, batch = read_worker_log(into, worker, bin_seconds_of(into, [worker]))
     each = batch.totals(len(log.tags)).tolist()
-    later = sum(n for n, begin in zip(each, log.begins, strict=True) if begin >= since - 0.0005)
+    later = sum(n for n, begin in zip(each, log.begins, strict=True) if begin >= since - HALF_MS)
     return _Written(lines, samples + later)
 
 

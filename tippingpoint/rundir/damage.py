@@ -14,13 +14,12 @@ from typing import Any, cast
 import numpy as np
 
 from tippingpoint.rundir.histogram import IntArray
-from tippingpoint.rundir.journal import EventLog, is_number
+from tippingpoint.rundir.journal import HALF_MS, EventLog, is_number
 from tippingpoint.util.durations import show_moment
 from tippingpoint.util.text import show_count
 
 DAMAGED = "damaged"
 """The event in a part's digest that reports damage: `what`, from its time `until` a moment or the end."""
-_HALF_MS = 0.0005
 _APART = 3.0
 """Seconds between places with missing samples that are reported as one."""
 _MOST = 10
@@ -113,7 +112,7 @@ def _of_samples(
     order = np.argsort(begins, kind="stable")
     upto = np.concatenate(([0], np.cumsum(samples[order])))
     moments = np.asarray([float(note["t"]) for note in notes], dtype=np.float64)
-    there = upto[np.searchsorted(begins[order], moments - _HALF_MS, side="left")]
+    there = upto[np.searchsorted(begins[order], moments - HALF_MS, side="left")]
     lacking = np.asarray([int(note["samples"]) for note in notes], dtype=np.int64) - there
     steps = np.diff(lacking, prepend=0)
     places: list[tuple[float, float, int]] = []

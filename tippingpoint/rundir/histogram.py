@@ -146,7 +146,10 @@ class Histogram:
 def add_each(into: dict[str, Histogram], more: Mapping[str, Histogram | Counts]) -> None:
     """Add the counts under each tag to the histogram under the same tag."""
     for name, counts in more.items():
-        into.setdefault(name, Histogram()).add(counts)
+        known = into.get(name)
+        if known is None:
+            known = into[name] = Histogram()
+        known.add(counts)
 
 
 @dataclass(frozen=True)

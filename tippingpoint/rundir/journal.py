@@ -30,6 +30,8 @@ _LONGEST = 1e9
 """Seconds, longer than any run (32 years): a later time is damage."""
 
 
+HALF_MS = 0.0005
+"""Seconds: times in journals are rounded to milliseconds."""
 CLOSED = "closed"
 """The event at the end of a log that was closed in an orderly way."""
 

@@ -125,7 +125,7 @@ class RunData:
 
 
 class GrowingRun:
-    """Reads a run that goes on. What was read of its journals before is neither read nor checked for damage again."""
+    """Reads a run that goes on. What was read of its journals before is not read again."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

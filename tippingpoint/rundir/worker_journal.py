@@ -20,6 +20,7 @@ from tippingpoint.rundir.damage import Damage, find_damage, of_events
 from tippingpoint.rundir.gauges import GAUGES
 from tippingpoint.rundir.histogram import SLOTS, Batch, Counts, IntArray, decode_batch
 from tippingpoint.rundir.journal import (
+    HALF_MS,
     EventLog,
     IntervalLog,
     is_number,
@@ -29,8 +30,6 @@ from tippingpoint.rundir.journal import (
 )
 from tippingpoint.rundir.manifest import Manifest
 
-_HALF_MS = 0.0005
-"""Seconds: times in journals are rounded to milliseconds."""
 _SPARSE = 16
 """Cells for each entry, above which sorting the entries is quicker than counting in all cells."""
 
@@ -45,10 +44,8 @@ class WorkerEvents:
     ticks: list[dict[str, Any]]
     events: list[dict[str, Any]]
     """All other events, with the worker's name."""
-    damaged: int
-    """How many lines were damaged."""
     log: EventLog
-    """The log as it was read."""
+    """The log as it was read; marks and ticks that are none count as damaged lines."""
 
 
 @dataclass
@@ -87,7 +84,7 @@ def read_worker_events(
     `known` is what was read of them before, which is not read again.
     """
     if known is None or not known.log.end:
-        known = WorkerEvents([], [], [], 0, EventLog())
+        known = WorkerEvents([], [], [], EventLog())
     log = read_events(directory / f"worker-{name}.jsonl", known.log)
     marks, ticks, events = [*known.marks], [*known.ticks], [*known.events]
     damaged = log.damaged
@@ -101,7 +98,7 @@ def read_worker_events(
             damaged += 1
         else:
             events.append({"worker": name, **event})
-    return WorkerEvents(marks, ticks, events, damaged, replace(log, damaged=damaged))
+    return WorkerEvents(marks, ticks, events, replace(log, damaged=damaged))
 
 
 def read_worker_log(directory: Path, name: str, bin_seconds: float) -> tuple[IntervalLog, Batch]:
@@ -155,7 +152,7 @@ class WorkerReader:
             self._later.encoded + fresh.encoded,
             fresh.damaged,
         )
-        settled = next((row for row, begin in enumerate(log.begins) if begin + _HALF_MS >= last_tick), None)
+        settled = next((row for row, begin in enumerate(log.begins) if begin + HALF_MS >= last_tick), None)
         self._sums.damaged += fresh.damaged - fresh.cut_off
         if settled is None or settled:
             self._sums.add(log.rows(0, settled), said.marks, self.bin_seconds)
@@ -171,7 +168,7 @@ class WorkerReader:
             said.marks,
             said.ticks,
             said.events,
-            left_out(f"worker {self._name}", sums.damaged + said.damaged),
+            left_out(f"worker {self._name}", sums.damaged + said.log.damaged),
             find_damage(
                 self._name,
                 said.log,
@@ -219,7 +216,7 @@ class _Sums:
             return
         begins = np.asarray(log.begins, dtype=np.float64)
         moments = np.asarray([event["t"] for event in marks], dtype=np.float64)
-        mark_of_row = np.searchsorted(moments, begins + _HALF_MS, side="right") - 1
+        mark_of_row = np.searchsorted(moments, begins + HALF_MS, side="right") - 1
         bin_of_row = (begins / bin_seconds).astype(np.int64)
         tag_names = sorted(set(log.tags))
         index_of = {name: index for index, name in enumerate(tag_names)}

@@ -23,6 +23,7 @@ from pydantic import BaseModel, Field, ValidationError
 from tippingpoint.errors import UserError
 from tippingpoint.rundir.gauges import GAUGES, SUMMED
 from tippingpoint.rundir.histogram import SLOTS, FloatArray, IntArray, slots_of
+from tippingpoint.rundir.journal import HALF_MS
 from tippingpoint.rundir.manifest import RunStatus
 from tippingpoint.rundir.recorder import HALF_BITS, HIGHEST_US
 from tippingpoint.units.events import Event, check_event, fewer
@@ -368,7 +369,7 @@ def _ticks(part: UnitPart, phases: Sequence[Phase], most: int) -> tuple[IntArray
             row = np.zeros(len(GAUGES))
             for times, gauges in part.ticks:
                 begin, end = np.searchsorted(
-                    times, (since / 1000 + 0.0005, moment / 1000 + 0.0005), side="right"
+                    times, (since / 1000 + HALF_MS, moment / 1000 + HALF_MS), side="right"
                 )
                 if end and times[-1] > since / 1000 - _GONE:
                     row[:_SUMS] += gauges[:_SUMS, end - 1]

@@ -16,7 +16,7 @@ from tippingpoint.plan.fields import StageKind
 from tippingpoint.rundir.damage import damage_event, find_damage
 from tippingpoint.rundir.gauges import GAUGES, add_gauges, phase_medians
 from tippingpoint.rundir.histogram import SLOTS, FloatArray, IntArray
-from tippingpoint.rundir.journal import last_begin, read_events
+from tippingpoint.rundir.journal import HALF_MS, last_begin, read_events
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.worker_journal import (
     WorkerEvents,
@@ -42,7 +42,6 @@ PLACES = {"": 0, "begin": 0, "hold": 1, "drain": 2, "end": 3}
 TAG = r"^[a-z0-9_-]{1,60}\.[a-z-]{1,40}(\.service)?$"
 """The tags that journals use (tags.tag)."""
 _NONE = np.zeros(0, dtype=np.int64)
-_HALF_MS = 0.0005
 
 Counts = tuple[IntArray, IntArray]
 """Keys, ascending, and the count of each."""
@@ -126,10 +125,10 @@ def read_part(directory: Path) -> UnitPart:
         samples = batch.totals(len(log.tags))
         damage += find_damage(name, worker.log, log.begins, samples, log.damaged, complete=name in complete)
         known = np.asarray([re.match(TAG, tag) is not None for tag in log.tags], dtype=np.bool_)
-        notes += left_out(f"worker {name}", log.damaged + worker.damaged + int((~known).sum()))
+        notes += left_out(f"worker {name}", log.damaged + worker.log.damaged + int((~known).sum()))
         times = np.asarray(log.begins, dtype=np.float64)
         marks = np.asarray([mark["t"] for mark in worker.marks], dtype=np.float64)
-        phase = np.asarray([0, *of_mark])[np.searchsorted(marks, times + _HALF_MS, side="right")]
+        phase = np.asarray([0, *of_mark])[np.searchsorted(marks, times + HALF_MS, side="right")]
         interval = (np.rint(times * 1000).astype(np.int64) - begins[phase]) // (1000 * width)
         interval = np.clip(interval, 0, most[phase])
         of_tag = np.asarray(
