@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from tippingpoint.analysis.asked import asked_of, leases_of
+from tippingpoint.analysis.asked import asked_of
 from tippingpoint.analysis.generator_health import (
     EXPLAINS,
     OwnLosses,
@@ -30,11 +30,11 @@ from tippingpoint.rundir.standstills import Stall
 from tippingpoint.rundir.tags import FAILURES, tag
 from tippingpoint.util.durations import format_duration
 from tippingpoint.util.numbers import show_us
-from tippingpoint.util.text import choose, show_amount, show_calls, show_list, show_size
+from tippingpoint.util.text import choose, show_amount, show_list, show_size, singular
 
 MOST = 0.5
 """Any larger share counts as most."""
-_CLAIMS = "claims a second"
+_TOO_SLOWLY = "claims a second"
 _ANSWERS = frozenset(tag("claim", outcome) for outcome in ("ok", "denied", *FAILURES))
 THERE = 0.9
 """The least share of a load that must be present during the hold. It is below 1 because lost leases are reclaimed."""
@@ -95,7 +95,7 @@ def gave_way(
     if late:
         if run.manifest.workload != "claim":
             return f"most {run.things} were created later than they were due"
-        if late.endswith(_CLAIMS):
+        if late.endswith((_TOO_SLOWLY, singular(_TOO_SLOWLY))):
             return "its claims were answered more slowly than they were due"
         return "most of its extends were answered after the next one was due"
     if stage.kind == "find" and unmade:
@@ -176,7 +176,10 @@ def behind(run: RunData, plan: Plan | None, stage: StageResult) -> str:
     asked = asked_of(run, plan, stage)
     if isinstance(plan, ClaimPlan):
         workload = plan.workload
-        wanted, renew_time = leases_of(run, plan, stage) or (stage.size, workload.renew_time)
+        wanted, renew_time = (plan.leases(asked) if asked is not None else None) or (
+            stage.size,
+            workload.renew_time,
+        )
         late = ""
         if wanted and not _caught_up(run, stage, wanted, renew_time):
             late = _extended_too_late(stage, wanted, renew_time)
@@ -233,9 +236,7 @@ def _extended_too_late(stage: StageResult, wanted: float, renew_time: float) -> 
         periods = seconds // renew_time  # in each of them every lease is due once
         starved = periods > 1 and rate * seconds < MOST * there * periods
         if starved or (too_late and rate < THERE * due):
-            asked = show_size(due)
-            extends = show_calls("extend", 1 if asked == "1" else 2)
-            return f"throughput below the due rate: {show_size(rate)} of {asked} {extends} a second"
+            return _below_due(rate, due, "extends a second")
     if too_late:
         return (
             f"half of the extends took {show_us(typical)} or more, and each is due again after "
@@ -257,10 +258,7 @@ def _claimed_too_late(stage: StageResult, claims: float) -> str:
     typical = answered.percentile(50) / 1e6 if answered.total else seconds
     if answered.total >= THERE * claims * max(0.0, seconds - typical) and answered.total:
         return ""
-    return (
-        f"throughput below the due rate: {show_size(answered.total / seconds if seconds else 0)} of "
-        f"{show_size(claims)} {_CLAIMS}"
-    )
+    return _below_due(answered.total / seconds if seconds else 0, claims, _TOO_SLOWLY)
 
 
 def _made_too_late(run: RunData, stage: StageResult, rate: float) -> str:
@@ -277,7 +275,13 @@ def _made_too_late(run: RunData, stage: StageResult, rate: float) -> str:
     half, due = _when_made(stage, made / 2), made / 2 / rate
     if made / rate <= own or half is None or half - own <= due / MOST:
         return ""
-    return f"throughput below the due rate: {show_size(made / 2 / half)} of {show_size(rate)} {run.things} a second"
+    return _below_due(made / 2 / half, rate, f"{run.things} a second")
+
+
+def _below_due(rate: float, due: float, unit: str) -> str:
+    """Return the evidence that less was done than was due; `unit` is that of both, in the plural."""
+    asked = show_size(due)
+    return f"throughput below the due rate: {show_size(rate)} of {asked} {singular(unit) if asked == '1' else unit}"
 
 
 def _when_made(stage: StageResult, count: float) -> float | None:

@@ -298,7 +298,8 @@ def _without_threshold(cliff: Cliff | None, loads: Sequence[Load], checks: Seque
     if any(load.gave_way for load in loads if load.size == cliff.first_broken):
         return []
     operation = cliff.operation
-    limits = {check.limit for check in checks if not operation or check.operation == operation}
+    about = [operation] if operation else [name for load in loads for name in load.own_load]
+    limits = {check.limit for check in checks if check.operation in about}
     if operation and not limits:
         return [f"No threshold is about {operation}."]
     limit, what = {

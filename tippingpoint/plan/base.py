@@ -359,10 +359,6 @@ class BasePlan(Section, frozen=True):
         """
         return 0.0
 
-    def only(self, stage: BaseStage) -> Self:
-        """Return the plan with this stage alone, which may be a search's."""
-        return self.model_copy(update={"stages": [stage], "find": None})
-
     def to_yaml(self) -> str:
         """The plan as YAML that `parse_plan` reads back to an equal plan."""
         document = self.model_dump(mode="json", exclude_none=True, exclude_defaults=True)

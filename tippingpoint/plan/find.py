@@ -86,6 +86,10 @@ class BaseSearchPlan(BasePlan, frozen=True):
     def listed_part(self, index: int, of: int) -> Self:
         """Return the part of a plan with stages for the unit with this index, of this many."""
 
+    def only(self, stage: BaseStage) -> Self:
+        """Return the plan with this stage alone, which may be a search's."""
+        return self.model_copy(update={"stages": [stage], "find": None})
+
     def part(self, index: int, of: int) -> Self:
         """Return the part of the plan for the unit with this index, of this many.
 

@@ -262,10 +262,10 @@ class SpawnPlan(BaseSearchPlan, frozen=True):
     def load_unit(self) -> str:
         """The unit of the plan's loads: the target's word for things, how many of them are made per second or at once,
         or `members` where only these differ."""
-        things = "iterations" if self.workload.cycle else self.target.things
+        things = self._things
         match self.load:
             case "members":
-                return "iterations" if self.workload.cycle else "members"
+                return "iterations" if self.cycles else "members"
             case "rate":
                 return f"{things}/s"
             case "concurrency":
@@ -278,7 +278,7 @@ class SpawnPlan(BaseSearchPlan, frozen=True):
     @property
     def piles_up(self) -> bool:
         """Whether what a load makes stays where the next one makes its own: at a pace, things stay without `cycle`."""
-        return self.load in PACES and not self.workload.cycle
+        return self.load in PACES and not self.cycles
 
     @property
     def cycles(self) -> bool:
@@ -303,7 +303,11 @@ class SpawnPlan(BaseSearchPlan, frozen=True):
 
     def goal(self, stage: BaseStage) -> tuple[int, str]:
         """Return how many things exist in a stage, or were made where none stays, and the target's word for them."""
-        return stage.size, "iterations" if self.cycles else self.target.things
+        return stage.size, self._things
+
+    @property
+    def _things(self) -> str:
+        return "iterations" if self.cycles else self.target.things
 
     def load_of(self, stage: SpawnStage, load: str = "") -> float:
         """Return a stage's load, counted in `load` or in what the plan varies."""
@@ -311,7 +315,7 @@ class SpawnPlan(BaseSearchPlan, frozen=True):
             case "instances":
                 return stage.size
             case "members":
-                return stage.size if self.workload.cycle else stage.members or 0
+                return stage.size if self.cycles else stage.members or 0
             case pace:
                 return as_amount(getattr(self.workload.at(stage), pace))
 

@@ -19,9 +19,7 @@ from tippingpoint.analysis.search.probes import Margin
 from tippingpoint.analysis.thresholds import Check, Limit, limits_of, stage_checks
 from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.claim import ClaimPlan
-from tippingpoint.plan.grow import GrowPlan
 from tippingpoint.plan.read import Plan, SearchPlan
-from tippingpoint.plan.spawn import PACES, SpawnPlan
 from tippingpoint.rundir.histogram import FloatArray, Histogram, highest_values, slots_of
 from tippingpoint.rundir.operations import BRINGING_UP
 from tippingpoint.rundir.stages import StageResult
@@ -44,9 +42,7 @@ Second = Mapping[str, Histogram]
 
 def ramped(plan: Plan | None) -> Collection[str] | None:
     """Return the operations that bring up the loads of a plan's search; None if all do, as the ramp is the load."""
-    if isinstance(plan, SpawnPlan) and (plan.load in PACES or plan.workload.cycle):
-        return None
-    if isinstance(plan, GrowPlan) and plan.load == "batch":
+    if plan is not None and (plan.piles_up or plan.cycles):
         return None
     if isinstance(plan, ClaimPlan) and plan.load == "arrivals":
         return None
