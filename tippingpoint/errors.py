@@ -81,7 +81,7 @@ class Refused(Exception):
 _FOR_PEOPLE = (UserError, TargetError, OperationFailed, Refused)
 
 
-def told(problem: BaseException) -> str:
+def describe(problem: BaseException) -> str:
     """Return the text of an exception as one line; an exception not meant for people is prefixed with its type."""
     text = one_line(str(problem), LONGEST_TEXT)
     if isinstance(problem, _FOR_PEOPLE) and text:

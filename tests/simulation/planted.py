@@ -16,7 +16,7 @@ import pytest
 from tests.simulation.seeds import play_and_ask
 from tests.simulation.simulated.target import Simulated
 from tippingpoint.agent import reports
-from tippingpoint.run import closing, made
+from tippingpoint.run import closing, inventory
 from tippingpoint.run.early_warning import EarlyWarning
 from tippingpoint.run.stages import Stages
 from tippingpoint.run.turns import Turns
@@ -59,7 +59,7 @@ def _not_missing(gather: Any) -> Any:
 
 
 def _ledger_at_the_end(patched: pytest.MonkeyPatch) -> None:
-    remember, unwritten = made.remember, list[tuple[Path, Any]]()
+    remember, unwritten = inventory.remember, list[tuple[Path, Any]]()
     finish = closing.Closing._finish
 
     def write(self: Any, *args: Any) -> Path:
@@ -68,7 +68,7 @@ def _ledger_at_the_end(patched: pytest.MonkeyPatch) -> None:
         unwritten.clear()
         return finish(self, *args)
 
-    patched.setattr(made, "remember", lambda *args: unwritten.append(args))
+    patched.setattr(inventory, "remember", lambda *args: unwritten.append(args))
     patched.setattr(closing.Closing, "_finish", write)
 
 
@@ -134,7 +134,7 @@ PLANTED: Mapping[str, Plant] = {
     "a stall blamed on the target": _instead(Pulse, "stopped", lambda _: lambda *_: 0.0),
     "a lost lease not counted": _instead(Calls, "end", _drop_lost),
     "clean removes what others have": _of_all,
-    "clean leaves what was made": lambda patched: patched.setattr(made, "clean_entries", _nothing),
+    "clean leaves what was made": lambda patched: patched.setattr(inventory, "clean_entries", _nothing),
     "an operation counted twice": _instead(Recorder, "drain", _count_twice),
     "a stage's begin counted in the one before": _mark_first,
     "a hold cut short": _instead(Stages, "begin_hold", _shorter),

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tippingpoint.agent.keeping import Keeping
+from tippingpoint.agent.run_store import RunStore
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.collect.runs import Runs, StoredRun
 from tippingpoint.compare.baselines import load_baseline
@@ -184,7 +184,7 @@ def test_what_a_collector_kept_makes_the_same_report(collected: StoredRun, tmp_p
 def test_what_an_agent_kept_makes_the_same_report(tmp_path: Path) -> None:
     run = Manifest.load(KEPT / "two-units-agent").id
     shutil.copytree(KEPT / "two-units-agent", tmp_path / "state" / "gathered" / run)
-    keeping = Keeping(tmp_path / "state")
+    keeping = RunStore(tmp_path / "state")
 
     (kept,) = keeping.all()
     directory = gather(kept.run, keeping.digests(run), kept.words, tmp_path / "gathered")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tippingpoint.errors import told
+from tippingpoint.errors import describe
 from tippingpoint.units.search_words import NextLoad, ProbeReport
 from tippingpoint.units.shared_run import SharedRun, UnitWord
 
@@ -60,6 +60,6 @@ class Judging:
             reported = FromDigests(run, words, reports, self._directory)
             return (await asyncio.to_thread(next_load, reported)).shortened()
         except Exception as problem:  # the run ends with this reason, instead of waiting for ever
-            return NextLoad(after=after, stop=f"turn {after} cannot be judged: {told(problem)}"[:1000])
+            return NextLoad(after=after, stop=f"turn {after} cannot be judged: {describe(problem)}"[:1000])
         finally:
             self._wake()

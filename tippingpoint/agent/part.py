@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, cast
 from tippingpoint.agent.closing import problem_of
 from tippingpoint.agent.exporter import Measured
 from tippingpoint.agent.state import Phase
-from tippingpoint.errors import OperationFailed, Refused, TargetError, UserError, told
+from tippingpoint.errors import OperationFailed, Refused, TargetError, UserError, describe
 from tippingpoint.plan.kinds import DEFAULT
 from tippingpoint.plan.read import Plan, parse_plan
 from tippingpoint.run.conductor import Conductor
 from tippingpoint.run.headline import Headline
 from tippingpoint.run.messages import Tick
-from tippingpoint.run.resume import TakenUp
+from tippingpoint.run.resume import ResumedRun
 from tippingpoint.run.runner import Runner
 from tippingpoint.run.watcher import StageProgress
 from tippingpoint.run.worker_process import StartWorker, start_worker
@@ -86,7 +86,7 @@ class PartRunner:
         moved_on: Callable[[], None],
         *,
         run_id: str,
-        takes_up: TakenUp | None = None,
+        takes_up: ResumedRun | None = None,
         again: int = 0,
         figures: RunFigures | None = None,
         start_worker: StartWorker = start_worker,
@@ -163,9 +163,9 @@ class PartRunner:
         try:
             directory = await self._running
         except (UserError, TargetError, Refused) as refused:
-            return Ended("failed", told(refused), removed=not self._watcher.left_behind)
+            return Ended("failed", describe(refused), removed=not self._watcher.left_behind)
         except Exception as problem:
-            return Ended("failed", told(problem), removed=False)
+            return Ended("failed", describe(problem), removed=False)
         finally:
             self._measured.ended()
         self.directory = directory

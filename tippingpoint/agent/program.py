@@ -13,7 +13,7 @@ import uvloop
 from tippingpoint.agent.server import Server
 from tippingpoint.agent.service import Agent, log
 from tippingpoint.agent.state import lock
-from tippingpoint.errors import UserError, told
+from tippingpoint.errors import UserError, describe
 from tippingpoint.util.systemd_notify import serve_until
 
 
@@ -48,4 +48,4 @@ async def _serve(state: Path, socket: Path, wake_file: Path, unit: str, metrics:
 
 def _log_unexpected(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     problem = context.get("exception")
-    log(told(problem) if isinstance(problem, BaseException) else str(context.get("message", "")))
+    log(describe(problem) if isinstance(problem, BaseException) else str(context.get("message", "")))

@@ -7,8 +7,8 @@ import re
 import time
 from collections.abc import Callable
 
-from tippingpoint.agent.keeping import Keeping
-from tippingpoint.errors import told
+from tippingpoint.agent.run_store import RunStore
+from tippingpoint.errors import describe
 from tippingpoint.util import timing
 from tippingpoint.util.backoff import doubled
 
@@ -24,7 +24,7 @@ class Removal:
 
     def __init__(
         self,
-        keeping: Keeping,
+        keeping: RunStore,
         going_on: Callable[[], list[str]],
         changed: Callable[[], None],
         unit: Callable[[], str],
@@ -49,7 +49,7 @@ class Removal:
         return "; ".join(problem for part, problem in self._problems.items() if part.startswith(f"{run}."))
 
     async def remove(self, part: str) -> int:
-        """Remove what is left of a part now; returns how many things were removed. Raises what Keeping.remove
+        """Remove what is left of a part now; returns how many things were removed. Raises what RunStore.remove
         raises."""
         async with self._one_at_a_time:
             removed = await self._keeping.remove(part)
@@ -71,7 +71,7 @@ class Removal:
                 try:
                     await self.remove(part)
                 except Exception as problem:
-                    self._note(part, told(problem), until if again else "")
+                    self._note(part, describe(problem), until if again else "")
             if not again:
                 return
             if any(self._keeping.is_left(part) for part in left):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tippingpoint.agent.joining import digest_of
-from tippingpoint.agent.keeping import Keeping, Kept
+from tippingpoint.agent.run_store import RunStore, StoredRun
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.errors import UserError
 from tippingpoint.report import RunFormat, render_report
@@ -34,7 +34,7 @@ class Written(NamedTuple):
     outcome: str
 
 
-def keep_digests(keeping: Keeping, run: str, given: Mapping[str, str]) -> None:
+def keep_digests(keeping: RunStore, run: str, given: Mapping[str, str]) -> None:
     """Save the units' results that can be read; raises UserError without disk space."""
     for unit, digest in given.items():
         try:
@@ -45,8 +45,8 @@ def keep_digests(keeping: Keeping, run: str, given: Mapping[str, str]) -> None:
 
 
 def write_reports(
-    keeping: Keeping,
-    kept: Kept,
+    keeping: RunStore,
+    kept: StoredRun,
     given: Mapping[str, str],
     live: tuple[str, list[Path]] | None,
     format: RunFormat,

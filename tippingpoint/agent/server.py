@@ -14,7 +14,7 @@ import orjson
 from pydantic import ValidationError
 
 from tippingpoint.agent.client import LONGEST_REQUEST
-from tippingpoint.errors import UserError, told
+from tippingpoint.errors import UserError, describe
 from tippingpoint.util.network_errors import in_words
 from tippingpoint.util.patience import answers_within
 
@@ -104,7 +104,7 @@ class Server:
         except ValidationError as problem:
             return _refused(_of_request(problem))
         except Exception as problem:
-            return _refused(told(problem))
+            return _refused(describe(problem))
 
 
 def _refused(problem: str) -> bytes:

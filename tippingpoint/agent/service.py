@@ -14,26 +14,26 @@ from pydantic import TypeAdapter
 
 from tippingpoint import __version__
 from tippingpoint.agent import requests
-from tippingpoint.agent.admission import Admission
-from tippingpoint.agent.asking import Asking
 from tippingpoint.agent.clocks import Clocks
 from tippingpoint.agent.closing import close_cut, cut_in
 from tippingpoint.agent.exporter import Exporter, Measured
+from tippingpoint.agent.figure_collector import FigureCollector
 from tippingpoint.agent.joining import digest_of
 from tippingpoint.agent.judging import Judging
-from tippingpoint.agent.keeping import Keeping, Kept, furthest
+from tippingpoint.agent.login_check import LoginCheck
 from tippingpoint.agent.lost import inherit
 from tippingpoint.agent.part import Ended, PartRunner, part_name, plan_of
 from tippingpoint.agent.probing import probe
 from tippingpoint.agent.prometheus import check_figures, opened
 from tippingpoint.agent.removal import Removal
 from tippingpoint.agent.reports import keep_digests, write_reports
+from tippingpoint.agent.run_store import RunStore, StoredRun, furthest
 from tippingpoint.agent.state import ENDED, PartState, Phase, State
 from tippingpoint.agent.tasks import Tasks
 from tippingpoint.agent.wake import wake
-from tippingpoint.errors import UserError, told
+from tippingpoint.errors import UserError, describe
 from tippingpoint.plan.read import Plan
-from tippingpoint.run.resume import TakenUp, take_up
+from tippingpoint.run.resume import ResumedRun, take_up
 from tippingpoint.run.worker_process import StartWorker, start_worker
 from tippingpoint.rundir.ledger import entries
 from tippingpoint.units.search_words import ClearHold, ProbeReport
@@ -69,7 +69,7 @@ class Agent:
         self._wake_file = wake_file
         self._unit = unit
         self._start_worker = start_worker
-        self._keeping = Keeping(state)
+        self._keeping = RunStore(state)
         self._state = State.load(state)
         self._clocks = Clocks()
         self._measured = Measured()
@@ -79,9 +79,9 @@ class Agent:
         self._removal = Removal(
             self._keeping, self._wanted_parts, self._wake, lambda: self._state.unit or self._unit
         )
-        self._admission = Admission(wake_file.parent, lambda: self._playing is not None, self._wake)
+        self._admission = LoginCheck(wake_file.parent, lambda: self._playing is not None, self._wake)
         self._judging = Judging(state, self._wake)
-        self._asking = Asking(self._wake)
+        self._asking = FigureCollector(self._wake)
         self._awaits = False
         """Whether the charm waits for something that it gets no event for."""
         self._part: PartRunner | None = None
@@ -221,7 +221,7 @@ class Agent:
         try:
             digest = await asyncio.to_thread(digest_of, live[1])
         except Exception as lost:  # as _close_part does
-            log(f"{part.directories[-1]}: no result: {told(lost)}")
+            log(f"{part.directories[-1]}: no result: {describe(lost)}")
             return None
         return {"run": part.run, "digest": digest} if digest else None
 
@@ -249,7 +249,7 @@ class Agent:
         kept = self._keeping.load(run.id)
         return kept is None or not kept.parts
 
-    def _begin(self, run: SharedRun, takes_up: TakenUp | None = None) -> None:
+    def _begin(self, run: SharedRun, takes_up: ResumedRun | None = None) -> None:
         """Begin this unit's part of a run, or resume it under its old names."""
         before = self._state.part.directories if takes_up is not None and self._state.part is not None else []
         name = part_name(run, self._state.unit)
@@ -259,7 +259,7 @@ class Agent:
         self._keep_run()
         self._playing = asyncio.create_task(self._play(run, takes_up))
 
-    async def _play(self, run: SharedRun, takes_up: TakenUp | None) -> None:
+    async def _play(self, run: SharedRun, takes_up: ResumedRun | None) -> None:
         """Play a part from its beginning to its last word; then begin what comes next."""
         try:
             context = opened(self._state.prometheus if run.searches_alone else None)
@@ -271,7 +271,7 @@ class Agent:
         await self._close_part(ended, directory)
 
     async def _play_with(
-        self, run: SharedRun, takes_up: TakenUp | None, prometheus: Prometheus | None
+        self, run: SharedRun, takes_up: ResumedRun | None, prometheus: Prometheus | None
     ) -> tuple[Ended, Path | None]:
         """Play a part to its end, in a search that one unit does alone with the `prometheus` that it asks."""
         state = self._state
@@ -295,7 +295,7 @@ class Agent:
                 start_worker=self._start_worker,
             )
         except Exception as problem:
-            return Ended("failed", told(problem), removed=False), None
+            return Ended("failed", describe(problem), removed=False), None
         self._part = part
         self._follow()
         return await part.run(), part.directory
@@ -348,7 +348,7 @@ class Agent:
                 if digest:
                     self._keeping.keep_digest(part.run, self._state.unit, digest)
             except Exception as lost:
-                log(f"{part.directories[-1]}: no result: {told(lost)}")
+                log(f"{part.directories[-1]}: no result: {describe(lost)}")
                 problem = problem or "its result cannot be made (see the log of the agent's service)"
         await self._measure_again()
         self._part = self._playing = None
@@ -362,7 +362,7 @@ class Agent:
     def _remove_what_is_left_of(self, units: list[str], run: SharedRun, target: Mapping[str, Any]) -> None:
         """Take over what lost units left on the target, once."""
         for unit in units:
-            kept = self._keeping.load(run.id) or Kept(run=run)
+            kept = self._keeping.load(run.id) or StoredRun(run=run)
             if unit == self._state.unit or part_name(run, unit) in kept.parts:
                 continue
             try:
@@ -516,12 +516,12 @@ class Agent:
         return "running" if now and not run.over else "over"
 
     async def _keep(self, keep: requests.Keep) -> dict[str, Any]:
-        run = self._keep_words(self._keeping.load(keep.shared.id) or Kept(run=keep.shared), keep).run.id
+        run = self._keep_words(self._keeping.load(keep.shared.id) or StoredRun(run=keep.shared), keep).run.id
         await asyncio.to_thread(keep_digests, self._keeping, run, keep.digests)
         self._keeping.prune(self._named_runs())
         return {}
 
-    def _keep_words(self, kept: Kept, given: requests.Keep | requests.Report) -> Kept:
+    def _keep_words(self, kept: StoredRun, given: requests.Keep | requests.Report) -> StoredRun:
         words = {**kept.words, **{unit: word for unit, word in given.words.items() if word is not None}}
         kept = kept.model_copy(update={"run": furthest(kept.run, given.shared), "words": words})
         self._keeping.save(kept)
@@ -536,7 +536,7 @@ class Agent:
         self._keeping.save(latest.model_copy(update={"verdict": written.outcome}))
         return {"text": written.text, "path": str(written.path), "run": kept.run.id}
 
-    def _kept(self, report: requests.Report) -> Kept:
+    def _kept(self, report: requests.Report) -> StoredRun:
         """Return what is known of the run that a report is requested for."""
         if not report.run and report.shared is None:
             latest = self._keeping.all()[:1]
@@ -546,7 +546,7 @@ class Agent:
         name = report.run or (report.shared.id if report.shared is not None else "")
         kept = self._keeping.load(name)
         if kept is None and report.shared is not None and report.shared.id == name:
-            kept = Kept(run=report.shared)
+            kept = StoredRun(run=report.shared)
         if kept is None:
             raise UserError("run", name, "the id of a run that is kept here")
         return kept
@@ -563,7 +563,7 @@ class Agent:
         run, part = self._state.run, self._state.part
         if run is None:
             return
-        kept = self._keeping.load(run.id) or Kept(run=run)
+        kept = self._keeping.load(run.id) or StoredRun(run=run)
         ours = part.directories if part is not None and part.run == run.id else []
         parts = list(dict.fromkeys([*ours, *kept.parts]))
         fresh = kept.model_copy(update={"run": furthest(kept.run, run), "parts": parts})
@@ -604,7 +604,7 @@ class Agent:
                 try:
                     lines.append(f"{part}: removed {await self._removal.remove(part)}")
                 except Exception as problem:
-                    lines.append(f"{part}: {told(problem)}")
+                    lines.append(f"{part}: {describe(problem)}")
         return "\n".join(lines) or "nothing is left of any run"
 
     async def _task(self, task: requests.Task) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Coroutine
 from dataclasses import dataclass
 
-from tippingpoint.errors import UserError, told
+from tippingpoint.errors import UserError, describe
 
 _KEPT = 100
 """How many ended tasks are kept with their outcome, the newest ones."""
@@ -54,4 +54,4 @@ async def _outcome(work: Coroutine[None, None, str]) -> Outcome:
     try:
         return Outcome(await work, failed=False)
     except Exception as problem:
-        return Outcome(told(problem), failed=True)
+        return Outcome(describe(problem), failed=True)

@@ -76,7 +76,7 @@ class Load:
     """The operations whose throughput counts: those of the workload's own load."""
     doubt: str
     """Why the generator itself may have lost leases; empty if it did not."""
-    gave_way: tuple[Breakage, str] | None
+    failed_to_hold: tuple[Breakage, str] | None
     """How the target broke in most stages, and the evidence; None if it held them (see held_loads.py)."""
     late_by_us: str
     """Why the generator itself may have been late; see held_loads.late_by_us."""
@@ -121,12 +121,12 @@ def loads_of(findings: Findings) -> list[Load]:
         faulted = False not in found[size]
         stages = found[size][faulted]
         whole = [each for each in stages if not each.cut_short]
-        gave = [each for each in whole if each.gave_way]
+        gave = [each for each in whole if each.failed_to_hold]
         how: tuple[Breakage, str] | None = None
         by_us = ""
         if len(gave) >= MOST * len(whole) and gave:
             first = gave[0]
-            how = ("throughput", first.late) if first.late else ("error", first.gave_way)
+            how = ("throughput", first.late) if first.late else ("error", first.failed_to_hold)
             by_us = first.late_by_us
         loads.append(
             Load(
@@ -137,7 +137,7 @@ def loads_of(findings: Findings) -> list[Load]:
                 was_held=size in findings.loads_held,
                 own_load=run.own_load,
                 doubt=next((each.own_losses.why for each in stages if each.own_losses), ""),
-                gave_way=how,
+                failed_to_hold=how,
                 late_by_us=by_us,
                 leader_changed=next((each.leader_changed for each in stages if each.leader_changed), ""),
             )
@@ -259,9 +259,9 @@ def _by_leader(loads: Sequence[Load]) -> list[Cliff]:
 def _by_giving_way(loads: Sequence[Load], notes: list[str]) -> list[Cliff]:
     """Return the first load that the target did not hold, unless it held a larger one."""
     for position, load in enumerate(loads):
-        if load.gave_way is None or load.gave_way[1] == load.leader_changed:
+        if load.failed_to_hold is None or load.failed_to_hold[1] == load.leader_changed:
             continue
-        by, evidence = load.gave_way
+        by, evidence = load.failed_to_hold
         if any(larger.was_held for larger in loads[position + 1 :]):
             where = f"{evidence} at {show_size(load.size)}{_fault_words(load)}"
             notes.append(f"{where}: larger loads did not repeat it")

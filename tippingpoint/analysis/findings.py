@@ -15,7 +15,7 @@ from tippingpoint.analysis.held_loads import (
     MOST,
     behind,
     cut_short,
-    gave_way,
+    failed_to_hold,
     late_by_us,
     load_missing,
     not_made,
@@ -52,7 +52,7 @@ class StageFindings:
     """The evidence that most of the load was answered too late."""
     leader_changed: str
     """The evidence that its leader changed without a fault, if that is a cliff."""
-    gave_way: str
+    failed_to_hold: str
     """Why the target did not hold the load, for as long as the stage lasted."""
     late_by_us: str
     """Why the generator itself may be the cause of that."""
@@ -60,7 +60,7 @@ class StageFindings:
     @property
     def why_not_held(self) -> str:
         """Why the load was not held; empty if it was."""
-        return self.cut_short or self.gave_way
+        return self.cut_short or self.failed_to_hold
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _examined(run: RunData, plan: Plan | None, stalls: Sequence[Stall], stage: S
         cut_short=cut_short(run, plan, stage, missing, unmade, damage),
         late=late,
         leader_changed=changed,
-        gave_way=gave_way(run, plan, stage, stood_still, late, changed, unmade),
+        failed_to_hold=failed_to_hold(run, plan, stage, stood_still, late, changed, unmade),
         late_by_us=late_by_us(stage, own, strained, late),
     )
 
@@ -133,7 +133,7 @@ def _loads_held(stages: Iterable[StageFindings]) -> list[float]:
     tries: dict[float, list[bool]] = {}
     for found in stages:
         if found.stage.is_step and not found.cut_short:
-            tries.setdefault(found.stage.size, []).append(not found.gave_way)
+            tries.setdefault(found.stage.size, []).append(not found.failed_to_hold)
     return sorted(size for size, held in tries.items() if sum(held) > MOST * len(held))
 
 

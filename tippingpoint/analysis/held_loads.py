@@ -67,7 +67,7 @@ def cut_short(
     return missed or next((found.sentence for found in damage), "")
 
 
-def gave_way(
+def failed_to_hold(
     run: RunData,
     plan: Plan | None,
     stage: StageResult,
@@ -153,7 +153,7 @@ def not_made(run: RunData, plan: Plan | None, stage: StageResult) -> str:
         return f"{show_amount(count, run.things)} of stage {stage.number} {were} given up ({why})"
     wanted, _ = _wanted(run, plan, stage)
     if (
-        (run.counts_things or (run.instances and plan is not None and plan.piles_up))
+        (run.counts_things or (run.instances and plan is not None and plan.accumulates))
         and stage.kind in ("ramp", "find")
         and stage.hold_begin is not None
         and (there := stage.gauges.get("held", wanted)) < wanted

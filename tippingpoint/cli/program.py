@@ -18,7 +18,7 @@ from typing import NoReturn, cast
 
 from tippingpoint import __version__
 from tippingpoint.cli.arguments import COMMANDS
-from tippingpoint.errors import Refused, TargetError, UserError, told, without_logins
+from tippingpoint.errors import Refused, TargetError, UserError, describe, without_logins
 from tippingpoint.util.exit_codes import BAD_INPUT, CRASHED, INTERRUPTED, MET, TARGET_FAILED
 from tippingpoint.util.importing import importing
 from tippingpoint.util.process import check_limits, lack_of
@@ -56,7 +56,7 @@ def _carry_out(asked: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as problem:
-        _say(f"{problem.filename}: {problem.strerror}" if problem.filename else told(problem))
+        _say(f"{problem.filename}: {problem.strerror}" if problem.filename else describe(problem))
         return BAD_INPUT
     except Exception as defect:
         _say(_kept(defect))
@@ -71,7 +71,7 @@ def _say(line: str) -> None:
 
 def _kept(defect: Exception) -> str:
     """Keep the traceback of a defect in a file that only its owner can read, and return what to say of it."""
-    line = f"{told(defect)}: this is a defect of tippingpoint"
+    line = f"{describe(defect)}: this is a defect of tippingpoint"
     try:
         descriptor, path = tempfile.mkstemp(prefix="tippingpoint-crash-", suffix=".txt")
         with open(descriptor, "w", encoding="utf-8", errors="replace") as file:

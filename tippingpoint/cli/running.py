@@ -14,7 +14,7 @@ from tippingpoint.errors import UserError
 from tippingpoint.plan.figures import figures_of
 from tippingpoint.plan.read import Plan
 from tippingpoint.run.progress import ConsoleProgress
-from tippingpoint.run.resume import TakenUp
+from tippingpoint.run.resume import ResumedRun
 from tippingpoint.run.runner import Runner
 from tippingpoint.util.importing import importing
 from tippingpoint.util.secret_words import NOT_SHOWN, is_secret
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
     from tippingpoint.run.run_figures import RunFigures
 
 
-def run_to_report(plan: Plan, options: argparse.Namespace, taken_up: TakenUp | None) -> int:
+def run_to_report(plan: Plan, options: argparse.Namespace, taken_up: ResumedRun | None) -> int:
     """Run a plan, or go on with a run that was cut, and print the result; returns the verdict's exit code."""
     directory = uvloop.run(_run_plan(plan, options, taken_up, _figures(plan, options)))
     # Imported once the workers are gone: until then the machine has no memory to spare for what only a report needs.
@@ -69,7 +69,7 @@ def _figures(plan: Plan, options: argparse.Namespace) -> tuple[RunFigures, Prome
 async def _run_plan(
     plan: Plan,
     options: argparse.Namespace,
-    taken_up: TakenUp | None,
+    taken_up: ResumedRun | None,
     asked: tuple[RunFigures, Prometheus] | None,
 ) -> Path:
     if asked is None:
@@ -80,7 +80,7 @@ async def _run_plan(
 
 
 async def _run(
-    plan: Plan, options: argparse.Namespace, taken_up: TakenUp | None, figures: RunFigures | None
+    plan: Plan, options: argparse.Namespace, taken_up: ResumedRun | None, figures: RunFigures | None
 ) -> Path:
     progress = ConsoleProgress()
     runner = Runner(plan, options.out, progress, force=options.force, takes_up=taken_up, figures=figures)

@@ -289,7 +289,7 @@ class BasePlan(Section, frozen=True):
         return False
 
     @property
-    def piles_up(self) -> bool:
+    def accumulates(self) -> bool:
         """Whether what a load makes stays where the next one makes its own."""
         return False
 

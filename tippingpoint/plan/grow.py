@@ -196,7 +196,7 @@ class GrowPlan(BaseSearchPlan, frozen=True):
         return "units a call" if self.load == "batch" else self.load
 
     @property
-    def piles_up(self) -> bool:
+    def accumulates(self) -> bool:
         """Whether what a load makes stays where the next one makes its own: units of a batch do."""
         return self.load == "batch"
 

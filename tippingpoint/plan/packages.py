@@ -17,7 +17,7 @@ from importlib.metadata import entry_points
 from importlib.resources.abc import Traversable
 from types import ModuleType
 
-from tippingpoint.errors import UserError, told
+from tippingpoint.errors import UserError, describe
 
 BUILT_IN = ("etcd", "juju", "lxd", "maas", "openstack", "pacemaker")
 """The targets of the suite, in the order of lists. A new target is one word more."""
@@ -104,7 +104,7 @@ def _import(kind: str, name: str) -> ModuleType:
     except Exception as problem:
         if kind in BUILT_IN:
             raise  # a fault of ours, which needs its traceback
-        raise UserError("target.kind", kind, f"a target that can be imported ({told(problem)})") from None
+        raise UserError("target.kind", kind, f"a target that can be imported ({describe(problem)})") from None
 
 
 def _has_parts(package: ModuleType) -> bool:

@@ -276,7 +276,7 @@ class SpawnPlan(BaseSearchPlan, frozen=True):
                 return things
 
     @property
-    def piles_up(self) -> bool:
+    def accumulates(self) -> bool:
         """Whether what a load makes stays where the next one makes its own: at a pace, things stay without `cycle`."""
         return self.load in PACES and not self.cycles
 

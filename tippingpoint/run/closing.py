@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from tippingpoint.errors import Refused, TargetError, UserError
 from tippingpoint.plan.read import Plan
-from tippingpoint.run.crew import Crew
 from tippingpoint.run.fault_timeline import FaultTimeline
 from tippingpoint.run.interruption import EndedEarly
-from tippingpoint.run.made import Made
+from tippingpoint.run.inventory import Inventory
 from tippingpoint.run.record import Record
+from tippingpoint.run.worker_pool import WorkerPool
 from tippingpoint.run.worker_process import tidy_stderr
 from tippingpoint.rundir.manifest import RunStatus
 from tippingpoint.targets.target import Target
@@ -31,9 +31,9 @@ class Closing:
         plan: Plan,
         target: Target[Any, Any, Any],
         record: Record,
-        crew: Crew,
+        pool: WorkerPool,
         faults: FaultTimeline,
-        made: Made,
+        made: Inventory,
         *,
         figures: RunFigures | None,
         of_unit: bool,
@@ -45,7 +45,7 @@ class Closing:
         self._plan = plan
         self._target = target
         self._record = record
-        self._crew = crew
+        self._pool = pool
         self._faults = faults
         self._made = made
         self._figures = figures
@@ -60,7 +60,7 @@ class Closing:
         """End a run early with what it has; raises Refused if it was interrupted before it made anything."""
         if early.status == "interrupted":
             if not (self._made.begun or self._of_unit or self._takes_up):
-                self._crew.kill()
+                self._pool.kill()
                 await self.end_workers()
                 if await self._made.clean(silently=True):
                     self._record.discard()
@@ -93,9 +93,9 @@ class Closing:
 
     async def end_workers(self) -> None:
         """End the workers, and meanwhile undo the faults that are still in effect."""
-        self._crew.tell_end()
+        self._pool.tell_end()
         self._faults.stop()
-        await asyncio.gather(self._crew.ended(self._target.settles_within), self._faults.undo())
+        await asyncio.gather(self._pool.ended(self._target.settles_within), self._faults.undo())
         self.measured.set()
 
     async def _end(self, status: RunStatus, reason: str) -> Path:
@@ -103,7 +103,7 @@ class Closing:
         if self._figures is not None and self._record.is_there:
             await self._figures.complete(self._record)
         await self._made.clean()
-        cut = self._crew.cut
+        cut = self._pool.cut
         if cut and status == "complete":
             status = "cut"
             they = choose(len(cut), "it was", "they were")
@@ -125,11 +125,11 @@ class Closing:
 
     def _finish(self, status: RunStatus, reason: str) -> Path:
         """Close the run's own files; returns the run's directory."""
-        for worker, entry in zip(self._crew.workers, self._record.manifest.workers, strict=False):
+        for worker, entry in zip(self._pool.workers, self._record.manifest.workers, strict=False):
             entry.status = "complete" if worker.done is not None else "cut"
         self._record.end(status, reason)
         tidy_stderr(self._record.inside)
-        lost = [worker.done.problem for worker in self._crew.workers if worker.done and worker.done.problem]
+        lost = [worker.done.problem for worker in self._pool.workers if worker.done and worker.done.problem]
         if lost:
             self._record.event("journal-lost", problem="; ".join(lost))
         return self._record.close(self._made.passwords)

@@ -8,33 +8,35 @@ its own beside them.
 from __future__ import annotations
 
 from tippingpoint.plan.read import AnyStage
-from tippingpoint.run.crew import Crew
+from tippingpoint.run.capacity_gate import CapacityGate
 from tippingpoint.run.messages import Pause, Paused
-from tippingpoint.run.own_part import OwnPart
+from tippingpoint.run.plan_share import PlanShare
 from tippingpoint.run.record import Record
-from tippingpoint.run.room import Room
 from tippingpoint.run.stages import Stages
+from tippingpoint.run.worker_pool import WorkerPool
 
 
 class LowerLoads:
     """The loads of `after: recover` on this machine: all of each, or a unit's share."""
 
-    def __init__(self, own: OwnPart, stages: Stages, crew: Crew, room: Room, record: Record) -> None:
+    def __init__(
+        self, own: PlanShare, stages: Stages, pool: WorkerPool, room: CapacityGate, record: Record
+    ) -> None:
         self._own = own
         self._stages = stages
-        self._crew = crew
+        self._pool = pool
         self._room = room
         self._record = record
 
     async def from_nothing(self, load: float) -> None:
         """Take the load away, and have all that was made removed, before this load comes."""
         await self.pause()
-        await self._crew.prepare([self._own.probe(load)[0]], fresh=True)
+        await self._pool.prepare([self._own.probe(load)[0]], fresh=True)
         self._room.empty()
 
     async def pause(self) -> None:
         """Put no load on the target."""
-        await self._crew.ask(Paused, lambda _: Pause())
+        await self._pool.ask(Paused, lambda _: Pause())
 
     def goes_down(self, load: float) -> bool:
         """Return whether things are removed for a load."""
@@ -54,14 +56,14 @@ class LowerLoads:
 
     def _asked(self, load: float) -> AnyStage:
         asked, before = self._own.probe(load)[0], self._room.filled
-        if before is None or not self._own.whole.piles_up:
+        if before is None or not self._own.whole.accumulates:
             return asked
         # A unit without a share of this load keeps what it has.
         return asked.on_top(before) if asked.size else before
 
     def _left(self, began: float) -> str:
         """Return what of the load before is still there; empty if nothing is."""
-        on, ticks = self._stages.progress, self._crew.ticks_after(began).values()
+        on, ticks = self._stages.progress, self._pool.ticks_after(began).values()
         if on is None or all(tick.up for tick in ticks):
             return ""
         over = sum(tick.held for tick in ticks) - on.goal

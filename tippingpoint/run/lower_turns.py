@@ -11,17 +11,17 @@ from math import inf
 from tippingpoint.plan.read import SearchPlan
 from tippingpoint.plan.share import threshold_part
 from tippingpoint.run.conductor import Conductor
-from tippingpoint.run.crew import Crew
-from tippingpoint.run.descent import is_none, judged_whole
+from tippingpoint.run.load_reduction import is_none, judged_whole
 from tippingpoint.run.lower_loads import LowerLoads
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.named_end import hold_to_named_end
-from tippingpoint.run.own_part import OwnPart
+from tippingpoint.run.plan_share import PlanShare
 from tippingpoint.run.record import Record
 from tippingpoint.run.settling import Settling, window_of
 from tippingpoint.run.stage_figures import close_figures
 from tippingpoint.run.stages import Stages
 from tippingpoint.run.turn_report import TurnReport
+from tippingpoint.run.worker_pool import WorkerPool
 from tippingpoint.units.search_words import HOLDS, ClearHold
 from tippingpoint.units.shared_run import Turn
 
@@ -33,10 +33,10 @@ class LowerTurns:
         self,
         plan: SearchPlan,
         conductor: Conductor,
-        own: OwnPart,
+        own: PlanShare,
         loads: LowerLoads,
         stages: Stages,
-        crew: Crew,
+        pool: WorkerPool,
         record: Record,
     ) -> None:
         self._plan = plan
@@ -44,7 +44,7 @@ class LowerTurns:
         self._own = own
         self._loads = loads
         self._stages = stages
-        self._crew = crew
+        self._pool = pool
         self._record = record
         self._missing = ""
         """Why our share of the present load is not there; empty if it is."""
@@ -69,7 +69,7 @@ class LowerTurns:
         if turn.fresh:
             await self._loads.from_nothing(load)
         else:
-            await self._crew.prepare([self._own.probe(load)[0]], fresh=False)
+            await self._pool.prepare([self._own.probe(load)[0]], fresh=False)
         self._missing = await self._loads.look(load, turn.number)
 
     def begins_after(self, turn: Turn) -> float:
@@ -91,11 +91,11 @@ class LowerTurns:
     async def hold(self, turn: Turn, seconds: float) -> None:
         """Hold our share for so many seconds, and report on it."""
         if not self._begun:
-            await self._crew.wait(seconds)
+            await self._pool.wait(seconds)
         else:
             self._stages.begin_hold(seconds)
             await self._until_settled(turn)
-            await hold_to_named_end(turn, self._conductor, self._stages, self._crew)
+            await hold_to_named_end(turn, self._conductor, self._stages, self._pool)
             await self._stages.end_hold_in_order()
         await self.report(turn)
 
@@ -103,7 +103,7 @@ class LowerTurns:
         """Report what was measured of our share, or why it was not there."""
         settling, self._settling = self._settling, None
         if self._begun:
-            await close_figures(self._crew)
+            await close_figures(self._pool)
         await self._conductor.held(
             TurnReport(
                 turn=turn.number,
@@ -146,7 +146,7 @@ class LowerTurns:
         if not load or judged_whole(self._plan) or not self._conductor.may_end_early(self._stages.hold_left):
             return
         if settling is not None:
-            await self._crew.wait_for(settling.settled, self._stages.hold_left)
+            await self._pool.wait_for(settling.settled, self._stages.hold_left)
             if not settling.settled.is_set():
                 return
         self._conductor.clear(ClearHold(turn=turn.number, shows=HOLDS))

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from tippingpoint.run.conductor import Conductor
-from tippingpoint.run.crew import Crew
 from tippingpoint.run.stages import Stages
+from tippingpoint.run.worker_pool import WorkerPool
 from tippingpoint.units.shared_run import Turn
 
 _LOOK_EVERY = 1.0
 """Seconds between two looks at whether an earlier end was named."""
 
 
-async def hold_to_named_end(turn: Turn, conductor: Conductor, stages: Stages, crew: Crew) -> None:
+async def hold_to_named_end(turn: Turn, conductor: Conductor, stages: Stages, pool: WorkerPool) -> None:
     """Return when the hold of a turn is over on all units."""
     while stages.hold_left > 0:
         ends = conductor.ends(turn)
         if ends is not None:
             stages.end_hold(min(stages.hold_left, ends - conductor.now()))
-        await crew.wait(min(stages.hold_left, _LOOK_EVERY))
+        await pool.wait(min(stages.hold_left, _LOOK_EVERY))

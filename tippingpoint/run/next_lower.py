@@ -17,7 +17,15 @@ from tippingpoint.errors import UserError
 from tippingpoint.plan.fields import as_amount
 from tippingpoint.plan.read import SearchPlan
 from tippingpoint.plan.share import probe_part
-from tippingpoint.run.descent import Descent, Following, Showed, Tried, is_none, judged_whole, showed
+from tippingpoint.run.load_reduction import (
+    Following,
+    LoadOutcome,
+    LoadReduction,
+    Tried,
+    is_none,
+    judged_whole,
+    showed,
+)
 from tippingpoint.run.reported import Reported
 from tippingpoint.run.settling import WINDOW, hold_of
 from tippingpoint.units.recovery_words import LoadShown, Recovery
@@ -47,14 +55,14 @@ def next_lower(plan: SearchPlan, told: Reported) -> NextLoad:
             return NextLoad(after=turn.number, recovery=recovery)
         recovery = Recovery(stages=_stages(plan, told))
         return _next(run, plan, recovery, turn.number)
-    following = _descent(run, plan, run.recovery).ask()
+    following = _reduction(run, plan, run.recovery).ask()
     assert following is not None  # its turn is over
     missing = unknown or told.missing
     after: float | None = None
     if missing:
-        result = Showed(None, missing=missing)
+        result = LoadOutcome(None, missing=missing)
     elif is_none(plan, following.load):
-        result = Showed(None)
+        result = LoadOutcome(None)
     else:
         result, since = _showed(plan, told, following)
         lowered = run.recovery.lowered or turn.begin
@@ -68,7 +76,7 @@ def _with(
     plan: SearchPlan,
     turn: Turn,
     following: Following,
-    told: Showed,
+    told: LoadOutcome,
     after: float | None,
     seconds: float,
 ) -> Recovery:
@@ -90,8 +98,8 @@ def _with(
 
 def _next(run: SharedRun, plan: SearchPlan, recovery: Recovery, after: int) -> NextLoad:
     """Return the load that follows, or the end; `after` is the number of the turn before."""
-    descent = _descent(run, plan, recovery)
-    following = descent.ask()
+    reduction = _reduction(run, plan, recovery)
+    following = reduction.ask()
     hold = max(WINDOW, hold_of(plan))
     if following is not None and not is_none(plan, following.load):
         try:
@@ -102,13 +110,13 @@ def _next(run: SharedRun, plan: SearchPlan, recovery: Recovery, after: int) -> N
                 stage=None, load=following.load, lowers=following.lowers, held=None, seconds=0.0, missing=why
             )
             recovery = recovery.model_copy(update={"loads": [*recovery.loads, shown]})
-            descent.tell(Showed(None, missing=why))
+            reduction.tell(LoadOutcome(None, missing=why))
             following = None
     recovery = recovery.model_copy(
         update={
-            "broken": descent.broken,
-            "before": descent.before,
-            "skipped": descent.skipped,
+            "broken": reduction.broken,
+            "before": reduction.before,
+            "skipped": reduction.skipped,
             "over": following is None,
         }
     )
@@ -117,7 +125,7 @@ def _next(run: SharedRun, plan: SearchPlan, recovery: Recovery, after: int) -> N
     return NextLoad(after=after, recovery=recovery, load=following.load, fresh=following.fresh, hold=hold)
 
 
-def _descent(run: SharedRun, plan: SearchPlan, recovery: Recovery) -> Descent:
+def _reduction(run: SharedRun, plan: SearchPlan, recovery: Recovery) -> LoadReduction:
     """Return the descent of a run, as far as it went."""
     tried: list[Tried] = [*recovery.stages]
     surely = aborted = inf
@@ -125,10 +133,10 @@ def _descent(run: SharedRun, plan: SearchPlan, recovery: Recovery) -> Descent:
         tried = [(as_amount(probe.size), probe.held) for probe in run.probes]
         surely = run.found.low if run.found is not None else inf
         aborted = min((probe.size for probe in run.probes if probe.aborted), default=inf)
-    descent = Descent(plan, tried, surely=surely, aborted=aborted)
+    reduction = LoadReduction(plan, tried, surely=surely, aborted=aborted)
     for shown in recovery.loads:
-        descent.tell(Showed(shown.held, shown.nothing, shown.missing))
-    return descent
+        reduction.tell(LoadOutcome(shown.held, shown.nothing, shown.missing))
+    return reduction
 
 
 def _stages(plan: SearchPlan, told: Reported) -> list[Tried]:
@@ -146,7 +154,7 @@ def _stages(plan: SearchPlan, told: Reported) -> list[Tried]:
         ]
 
 
-def _showed(plan: SearchPlan, told: Reported, following: Following) -> tuple[Showed, float]:
+def _showed(plan: SearchPlan, told: Reported, following: Following) -> tuple[LoadOutcome, float]:
     """Return what a load showed, and the moment from which on thresholds held, if they did."""
     turn = told.run.turns[-1]
     with told.whole() as whole:
@@ -155,10 +163,10 @@ def _showed(plan: SearchPlan, told: Reported, following: Following) -> tuple[Sho
     if not following.lowers:
         return result, turn.begin
     if not following.load:
-        return Showed(None), turn.begin
+        return LoadOutcome(None), turn.begin
     if judged_whole(plan):
-        return Showed(result.held is True, result.nothing), turn.begin
+        return LoadOutcome(result.held is True, result.nothing), turn.begin
     since = told.held_since(plan, whole_hold=result.held is True)
     if since == inf and turn.ends is not None:
-        return Showed(None, _NOT_TOGETHER), since
-    return Showed(since < inf, "" if since < inf else says_nothing(found)), since
+        return LoadOutcome(None, _NOT_TOGETHER), since
+    return LoadOutcome(since < inf, "" if since < inf else says_nothing(found)), since

@@ -6,10 +6,10 @@ import asyncio
 
 from tippingpoint.analysis.thresholds import limits_of
 from tippingpoint.plan.read import AnyStage, SearchPlan
-from tippingpoint.run.crew import Crew
+from tippingpoint.run.capacity_gate import CapacityGate
 from tippingpoint.run.messages import Pause, Paused
-from tippingpoint.run.room import Room
 from tippingpoint.run.stages import Stages
+from tippingpoint.run.worker_pool import WorkerPool
 
 _CALM = 1.0
 """Seconds that an operation may take in a load that is steady, in a plan without a limit on latency."""
@@ -24,10 +24,10 @@ def round_of(plan: SearchPlan, asked: AnyStage) -> float:
 class ProbeLoads:
     """The loads of one search on this machine: all of each, or a unit's share."""
 
-    def __init__(self, plan: SearchPlan, stages: Stages, crew: Crew, room: Room) -> None:
+    def __init__(self, plan: SearchPlan, stages: Stages, pool: WorkerPool, room: CapacityGate) -> None:
         self._plan = plan
         self._stages = stages
-        self._crew = crew
+        self._pool = pool
         self._room = room
         self._on: float | None = None
         """The load that is on the target; None for none."""
@@ -39,14 +39,14 @@ class ProbeLoads:
 
     async def stop(self) -> None:
         """Take the load away."""
-        await self._crew.ask(Paused, lambda _: Pause())
+        await self._pool.ask(Paused, lambda _: Pause())
         self._on = None
 
     async def prepare(self, asked: AnyStage, number: int, *, fresh: bool) -> str:
         """Prepare a load, and empty the target before a fresh one; returns why there is no room, or an empty text."""
         if fresh:
             await self.stop()
-        await self._crew.prepare([asked], fresh=fresh)
+        await self._pool.prepare([asked], fresh=fresh)
         if fresh:
             self._room.empty()
         return await self._room.look(asked, number, "find")

@@ -15,7 +15,7 @@ import numpy as np
 
 from tippingpoint.analysis.search.stage_margins import Second
 from tippingpoint.plan.read import SearchPlan
-from tippingpoint.run.hold_so_far import Measured
+from tippingpoint.run.live_stage import Measured
 from tippingpoint.run.settling import Settling, window_of
 from tippingpoint.run.turn_report import TurnReport
 from tippingpoint.rundir.histogram import Histogram, highest_values

@@ -22,7 +22,7 @@ from tippingpoint.rundir.probe_events import FOUND, ProbeEvent, probe_events
 
 
 @dataclass(frozen=True)
-class TakenUp:
+class ResumedRun:
     """A run that was cut and that another one resumes."""
 
     run: str
@@ -37,7 +37,7 @@ class TakenUp:
     """The loads that its search tried."""
 
 
-def take_up(directory: Path) -> tuple[Plan, TakenUp]:
+def take_up(directory: Path) -> tuple[Plan, ResumedRun]:
     """Return what a new run needs to resume the run in a directory; raises UserError if it cannot be resumed."""
     manifest = Manifest.load(directory)
     if manifest.status == "running":
@@ -70,10 +70,10 @@ def take_up(directory: Path) -> tuple[Plan, TakenUp]:
         asked = plan.stages[begun.number - 1]
         held = begun.end is not None and begun.hold_begin is not None and begun.end - begun.hold_begin
         stage = begun.number + (held is not False and held >= asked.hold)
-    return plan, TakenUp(manifest.id, min(stage, len(plan.stages)), entry=made[-1])
+    return plan, ResumedRun(manifest.id, min(stage, len(plan.stages)), entry=made[-1])
 
 
-def _search(directory: Path, manifest: Manifest) -> TakenUp:
+def _search(directory: Path, manifest: Manifest) -> ResumedRun:
     """Take up a search that has no answer yet."""
     events = read_events(directory / "events.jsonl").events
     if any(event["event"] == FOUND for event in events):
@@ -82,4 +82,4 @@ def _search(directory: Path, manifest: Manifest) -> TakenUp:
     # The stage after the last probe may have begun: it has no result.
     last = max((probe.stage for probe in probes if probe.stage is not None), default=manifest.first_stage - 1)
     left = tuple(own_entries(directory, manifest))
-    return TakenUp(manifest.id, last + 2, left=left, probes=tuple(probes))
+    return ResumedRun(manifest.id, last + 2, left=left, probes=tuple(probes))

@@ -18,23 +18,23 @@ from tippingpoint.plan.figures import figures_of
 from tippingpoint.plan.read import AnyStage, Plan
 from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.run.alone import Alone
+from tippingpoint.run.capacity_gate import CapacityGate
 from tippingpoint.run.closing import Closing
 from tippingpoint.run.conductor import Conductor
-from tippingpoint.run.crew import Crew
 from tippingpoint.run.fault_timeline import FaultTimeline
 from tippingpoint.run.files import allow_files
 from tippingpoint.run.interruption import EndedEarly, Interruption
-from tippingpoint.run.made import Made
+from tippingpoint.run.inventory import Inventory
 from tippingpoint.run.messages import End, Evict, Evicted, Repair, Tick
-from tippingpoint.run.own_part import OwnPart
+from tippingpoint.run.plan_share import PlanShare
 from tippingpoint.run.record import Record
-from tippingpoint.run.resume import TakenUp
-from tippingpoint.run.room import Room
+from tippingpoint.run.resume import ResumedRun
 from tippingpoint.run.stages import Stages
 from tippingpoint.run.turns import Turns
 from tippingpoint.run.watcher import RunnerEvents
 from tippingpoint.run.worker import Job
 from tippingpoint.run.worker_count import worker_count
+from tippingpoint.run.worker_pool import WorkerPool
 from tippingpoint.run.worker_process import StartWorker, start_worker
 from tippingpoint.rundir.clock import boot_id
 from tippingpoint.rundir.manifest import Host, Manifest, TargetEntry, process_started
@@ -65,7 +65,7 @@ class Runner:
         watcher: RunnerEvents | None = None,
         *,
         force: bool = False,
-        takes_up: TakenUp | None = None,
+        takes_up: ResumedRun | None = None,
         run_id: str | None = None,
         conductor: Conductor | None = None,
         share: tuple[int, int] = (0, 1),
@@ -84,23 +84,23 @@ class Runner:
         self._watcher = watcher or RunnerEvents()
         self._evicting = asyncio.Lock()
 
-        self._own = OwnPart(plan, share)
+        self._own = PlanShare(plan, share)
         self._interruption = Interruption()
         self._record = record = Record(plan.name, out, run_id, self._watcher)
-        self._crew = Crew(record, self._interruption, self._watcher, self._ticked, start_worker)
+        self._pool = WorkerPool(record, self._interruption, self._watcher, self._ticked, start_worker)
         self._faults = FaultTimeline(plan, record)
         self._heard: Callable[[Tick], None] | None = None
         self._warned: Callable[[Tick, bool], str] | None = None
-        self._made = Made(target, self._own, record, self._interruption, self._watcher, takes_up)
-        self._room = Room(
+        self._made = Inventory(target, self._own, record, self._interruption, self._watcher, takes_up)
+        self._room = CapacityGate(
             target, self._own, self._made, self._faults, record, self._interruption, force=force
         )
-        self._stages = Stages(self._own, self._crew, self._faults, self._room, record)
+        self._stages = Stages(self._own, self._pool, self._faults, self._room, record)
         self._closing = Closing(
             plan,
             target,
             record,
-            self._crew,
+            self._pool,
             self._faults,
             self._made,
             figures=figures,
@@ -122,13 +122,13 @@ class Runner:
         """End the run in an orderly way; after a second call, leases are left to expire instead of released."""
         self._interruption.ask(reason)
         if self._interruption.hurried.is_set():
-            self._crew.tell(End(release=False))
+            self._pool.tell(End(release=False))
 
     def repair(self) -> None:
         """Check now the containers that are kept up, and try again those that were given up; no effect on other
         loads."""
         if self._stages.begun:
-            self._crew.tell(Repair())
+            self._pool.tell(Repair())
 
     async def evict(self, member: str) -> str:
         """Remove a dead member from the target by force, as an event of the run; returns why that failed, or nothing.
@@ -138,14 +138,14 @@ class Runner:
         if not isinstance(self._plan, SpawnPlan):
             raise UserError("member", member, "a run of the workload spawn")
         async with self._evicting:
-            worker = next(iter(self._crew.alive), None)
-            if worker is None or not self._stages.begun or self._crew.ending:
+            worker = next(iter(self._pool.alive), None)
+            if worker is None or not self._stages.begun or self._pool.ending:
                 return "no stage is running"
             answer = worker.reply(Evicted)
             worker.tell(Evict(member=member))
             said = await answer
         problem = "the worker that was to remove the member has ended" if said is None else said.problem
-        if not self._crew.ending:
+        if not self._pool.ending:
             self._record.event("evict-member", member=member, problem=problem)
         return problem
 
@@ -236,7 +236,7 @@ class Runner:
         entry = await self._made.reach()
         await self._room.make(*self._begins_with)
         workspace = await self._made.take(entry)
-        facts = await self._crew.open(
+        facts = await self._pool.open(
             [
                 Job(
                     plan=self._plan,
@@ -278,9 +278,9 @@ class Runner:
     async def _load_as_planned(self) -> None:
         plan, find = self._plan, self._plan.find
         if find is None:
-            await self._crew.prepare(self._own.plan.planned, fresh=False)
+            await self._pool.prepare(self._own.plan.planned, fresh=False)
         elif self._conductor is not None:
-            await self._crew.prepare([self._own.probe(find.start)[0]], fresh=False)
+            await self._pool.prepare([self._own.probe(find.start)[0]], fresh=False)
         if find is None or self._conductor is not None:
             self._watch_aborts()
         self._faults.start(stage=None)
@@ -293,7 +293,7 @@ class Runner:
     def _turns(self, conductor: Conductor) -> Turns:
         """Return what plays our share of what the conductor names."""
         plan, lower = self._plan, self._lower_turns(conductor)
-        ours = self._own, self._stages, self._crew, self._faults, self._room, self._record
+        ours = self._own, self._stages, self._pool, self._faults, self._room, self._record
         if isinstance(plan, CtsPlan) or plan.find is None:
             return Turns(conductor, *ours, lower)
         # A search judges its stages while it runs, so it needs modules that otherwise only a report needs.
@@ -339,8 +339,8 @@ class Runner:
         from tippingpoint.run.lower_loads import LowerLoads
         from tippingpoint.run.lower_turns import LowerTurns
 
-        loads = LowerLoads(self._own, self._stages, self._crew, self._room, self._record)
-        return LowerTurns(self._plan, conductor, self._own, loads, self._stages, self._crew, self._record)
+        loads = LowerLoads(self._own, self._stages, self._pool, self._room, self._record)
+        return LowerTurns(self._plan, conductor, self._own, loads, self._stages, self._pool, self._record)
 
     async def _target_gone(self) -> str:
         """Return why the target accepts no login any more; empty if it does, however late."""

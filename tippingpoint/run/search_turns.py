@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING
 from tippingpoint.analysis.judged_probe import is_silent
 from tippingpoint.plan.find import Find
 from tippingpoint.plan.read import SearchPlan
+from tippingpoint.run.capacity_gate import CapacityGate
 from tippingpoint.run.conductor import Conductor
-from tippingpoint.run.crew import Crew
+from tippingpoint.run.early_end_vote import EarlyEndVote, ShareSoFar
 from tippingpoint.run.early_warning import EarlyWarning
 from tippingpoint.run.fault_timeline import FaultTimeline
-from tippingpoint.run.hold_so_far import HoldSoFar
+from tippingpoint.run.live_stage import LiveStage
 from tippingpoint.run.lower_turns import LowerTurns
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.named_end import hold_to_named_end
-from tippingpoint.run.own_part import OwnPart
+from tippingpoint.run.plan_share import PlanShare
 from tippingpoint.run.probe_loads import ProbeLoads, round_of
 from tippingpoint.run.record import Record
-from tippingpoint.run.room import Room
-from tippingpoint.run.share_so_far import ShareSoFar, Stance
 from tippingpoint.run.stage_figures import unanswered_in
 from tippingpoint.run.stages import Stages
 from tippingpoint.run.turn_report import TurnReport
 from tippingpoint.run.turns import Turns, fraction_of
+from tippingpoint.run.worker_pool import WorkerPool
 from tippingpoint.rundir.operations import OWN_LOAD
 from tippingpoint.units.search_words import ClearHold
 from tippingpoint.units.shared_run import Turn
@@ -50,24 +50,24 @@ class SearchTurns(Turns):
         find: Find,
         gone: Callable[[], Awaitable[str]],
         conductor: Conductor,
-        own: OwnPart,
+        own: PlanShare,
         stages: Stages,
-        crew: Crew,
+        pool: WorkerPool,
         faults: FaultTimeline,
-        room: Room,
+        room: CapacityGate,
         record: Record,
         lower: LowerTurns | None,
         figures: RunFigures | None,
     ) -> None:
         """`gone` tells why the target cannot be reached any more, or an empty text. `figures` are those of Prometheus,
         on one machine."""
-        super().__init__(conductor, own, stages, crew, faults, room, record, lower)
+        super().__init__(conductor, own, stages, pool, faults, room, record, lower)
         self._plan = plan
         self._gone = gone
         self._figures = figures
-        self._loads = ProbeLoads(plan, stages, crew, room)
+        self._loads = ProbeLoads(plan, stages, pool, room)
         self._share = ShareSoFar(plan, find)
-        self._so_far: HoldSoFar | None = None
+        self._so_far: LiveStage | None = None
         self._warning = EarlyWarning(())
         """Watches thresholds with `abort` on one machine; many units end the run for these."""
         self._watch: asyncio.Task[None] | None = None
@@ -110,7 +110,7 @@ class SearchTurns(Turns):
         load, began = self._plan.load_at(turn.load), self._record.now()
         self._own.of_load = fraction_of(size, load, turn)
         self._warning = warning = EarlyWarning(self._plan.thresholds if self._conductor.alone else (), began)
-        self._so_far = HoldSoFar(turn.number, size, "find", began)
+        self._so_far = LiveStage(turn.number, size, "find", began)
         if self._figures is not None:
             self._watch = asyncio.create_task(self._figures.watch(self._record, lambda: began, warning.alarm))
         await self._loads.bring_up(turn.number, load, size, asked, until=warning.missed)
@@ -130,7 +130,7 @@ class SearchTurns(Turns):
         aborted, ended = self._warning.why, self._record.now()
         if aborted:
             await self._loads.stop()
-        unanswered = await unanswered_in(self._crew)
+        unanswered = await unanswered_in(self._pool)
         so_far, self._so_far = self._so_far, None
         assert so_far is not None
         gone = ""
@@ -160,23 +160,23 @@ class SearchTurns(Turns):
         so_far.begin_hold(self._record.now())
         await self._until_clear(turn, turn.load, so_far)
         if not self._warning.missed.is_set():
-            await hold_to_named_end(turn, self._conductor, self._stages, self._crew)
+            await hold_to_named_end(turn, self._conductor, self._stages, self._pool)
         await asyncio.to_thread(self._share.remember, turn.load, self._own.of_load, so_far)
 
-    async def _until_clear(self, turn: Turn, load: float, so_far: HoldSoFar) -> None:
+    async def _until_clear(self, turn: Turn, load: float, so_far: LiveStage) -> None:
         """Report when our share of the load is clear, while there is time for an earlier end of the hold.
 
         In each round of renewals every lease is renewed once, so that a part of one does not stand for the load.
         """
         conductor, stages, missed = self._conductor, self._stages, self._warning.missed
         whole_round = round_of(self._plan, self._own.probe(load)[0])
-        stance = Stance()
+        stance = EarlyEndVote()
         while (
             not stance.is_final
             and conductor.may_end_early(left := stages.hold_left)
             and conductor.ends(turn) is None
         ):
-            await self._crew.wait_for(missed, min(left, _LOOK_EVERY))
+            await self._pool.wait_for(missed, min(left, _LOOK_EVERY))
             if left <= _LOOK_EVERY or missed.is_set():
                 return
             if self._figures is not None:
@@ -188,7 +188,7 @@ class SearchTurns(Turns):
             if news is not None:
                 conductor.clear(ClearHold(turn=turn.number, shows=news))
 
-    def _is_silent(self, number: int, so_far: HoldSoFar) -> bool:
+    def _is_silent(self, number: int, so_far: LiveStage) -> bool:
         """Return whether nothing of our load succeeded; reads the rest of what was measured, too."""
         so_far.read()
         seen = so_far.stage

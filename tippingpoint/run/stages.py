@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.plan.read import AnyStage
-from tippingpoint.run.crew import Crew, Headway
+from tippingpoint.run.capacity_gate import CapacityGate
 from tippingpoint.run.fault_timeline import FaultTimeline
 from tippingpoint.run.messages import Begun, Hold
-from tippingpoint.run.own_part import OwnPart
+from tippingpoint.run.plan_share import PlanShare
 from tippingpoint.run.record import Record
-from tippingpoint.run.room import Room
 from tippingpoint.run.steadiness import Steadiness
 from tippingpoint.run.watcher import StageProgress
+from tippingpoint.run.worker_pool import Headway, WorkerPool
 from tippingpoint.util import timing
 from tippingpoint.util.lab_socket import ANSWER_TIMEOUT_S
 from tippingpoint.workloads.load import StageOrder
@@ -33,16 +33,16 @@ class Stages:
 
     def __init__(
         self,
-        own: OwnPart,
-        crew: Crew,
+        own: PlanShare,
+        pool: WorkerPool,
         faults: FaultTimeline,
-        room: Room,
+        room: CapacityGate,
         record: Record,
     ) -> None:
         self.profiler: Profiler | None = None
         """What profiles the target in each stage; None if nothing does."""
         self._own = own
-        self._crew = crew
+        self._pool = pool
         self._faults = faults
         self._room = room
         self._record = record
@@ -79,9 +79,9 @@ class Stages:
     async def end_hold_in_order(self) -> None:
         """Wait for what is under way and belongs to this hold, not to the next stage: faults, as a lab may take its
         time, and profiles."""
-        await self._crew.wait_for(self._faults.done, ANSWER_TIMEOUT_S)
+        await self._pool.wait_for(self._faults.done, ANSWER_TIMEOUT_S)
         if self.profiler is not None:
-            await self._crew.wait_for(self.profiler.taken, self.profiler.within)
+            await self._pool.wait_for(self.profiler.taken, self.profiler.within)
 
     @property
     def hold_began(self) -> float | None:
@@ -117,8 +117,8 @@ class Stages:
         steadiness = Steadiness(calm)
         while timing.monotonic() < deadline and not (until is not None and until.is_set()):
             # Ticks from before the stage say nothing about it: a storm begins with less load, a removal with more.
-            heard = self._crew.ticks_after(begun)
-            if len(heard) == len(self._crew.alive) and all(tick.up for tick in heard.values()):
+            heard = self._pool.ticks_after(begun)
+            if len(heard) == len(self._pool.alive) and all(tick.up for tick in heard.values()):
                 now = timing.monotonic()
                 if steadiness.is_reached(max(tick.oldest for tick in heard.values()), now):
                     return
@@ -126,14 +126,14 @@ class Stages:
                     deadline = max(deadline, min(latest, now + patience))
             if headway.made(heard):
                 deadline = max(deadline, timing.monotonic() + patience)
-            self._crew.changed.clear()
-            await self._crew.wait_for(self._crew.changed, deadline - timing.monotonic())
+            self._pool.changed.clear()
+            await self._pool.wait_for(self._pool.changed, deadline - timing.monotonic())
 
     def begin_hold(self, hold: float) -> None:
         """Hold the load for `hold` seconds from now on."""
         self._hold_began = timing.monotonic()
         self._hold_ends = self._hold_began + hold
-        self._crew.tell(Hold())
+        self._pool.tell(Hold())
         if self._own.whole.holds_leases:  # the load is there in a hold, and not while it is brought up
             self._profile(hold)
 
@@ -149,7 +149,7 @@ class Stages:
     async def hold_to_the_end(self) -> None:
         """Wait until the latest hold is over, if any."""
         if self._hold_ends is not None:
-            await self._crew.wait(self.hold_left)
+            await self._pool.wait(self.hold_left)
 
     async def _begin(
         self, number: int, kind: StageKind, size: float, asked: AnyStage, over: float, listed: int | None
@@ -161,7 +161,7 @@ class Stages:
             number=number, size=size, kind=kind, asked=asked, over=over, share=(0, 1), listed=listed
         )
         self._on = order
-        await self._crew.ask(Begun, lambda share: order.model_copy(update={"share": share}))
+        await self._pool.ask(Begun, lambda share: order.model_copy(update={"share": share}))
         if not self._own.whole.holds_leases:
             self._profile(over + asked.hold)
 

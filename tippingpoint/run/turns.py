@@ -7,17 +7,17 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeVar
 
 from tippingpoint.errors import UserError
+from tippingpoint.run.capacity_gate import CapacityGate
 from tippingpoint.run.conductor import Conductor
-from tippingpoint.run.crew import Crew
 from tippingpoint.run.fault_timeline import FaultTimeline
 from tippingpoint.run.interruption import EndedEarly
 from tippingpoint.run.messages import Tick
-from tippingpoint.run.own_part import OwnPart
+from tippingpoint.run.plan_share import PlanShare
 from tippingpoint.run.record import Record
-from tippingpoint.run.room import Room
 from tippingpoint.run.stage_figures import close_figures
 from tippingpoint.run.stages import Stages
 from tippingpoint.run.turn_report import TurnReport
+from tippingpoint.run.worker_pool import WorkerPool
 from tippingpoint.units.shared_run import Turn
 from tippingpoint.util import timing
 from tippingpoint.workloads.load import ShareOrder
@@ -37,11 +37,11 @@ class Turns:
     def __init__(
         self,
         conductor: Conductor,
-        own: OwnPart,
+        own: PlanShare,
         stages: Stages,
-        crew: Crew,
+        pool: WorkerPool,
         faults: FaultTimeline,
-        room: Room,
+        room: CapacityGate,
         record: Record,
         lower: LowerTurns | None,
     ) -> None:
@@ -49,7 +49,7 @@ class Turns:
         self._conductor = conductor
         self._own = own
         self._stages = stages
-        self._crew = crew
+        self._pool = pool
         self._faults = faults
         self._room = room
         self._record = record
@@ -96,7 +96,7 @@ class Turns:
         hold = await self._heed(self._conductor.up(turn))
         if hold is None:
             return None
-        await self._crew.wait(hold - self._conductor.now())
+        await self._pool.wait(hold - self._conductor.now())
         seconds = turn.lasts
         if not self._conductor.alone:  # all units end it at the same moment
             seconds = max(0.0, hold + turn.lasts - self._conductor.now())
@@ -122,7 +122,7 @@ class Turns:
                 return str(refused)
             manifest.share = share
             self._record.event("share", index=index, of=of)
-            self._crew.tell(ShareOrder(index=index, of=of))
+            self._pool.tell(ShareOrder(index=index, of=of))
             await self._prepare_anew()
         if not self._stages.begun:
             manifest.first_stage = self._first_stage(turn)
@@ -136,7 +136,7 @@ class Turns:
 
     async def _prepare_anew(self) -> None:
         """Prepare what a new share of the whole plan needs."""
-        await self._crew.prepare(self._own.plan.planned, fresh=False)
+        await self._pool.prepare(self._own.plan.planned, fresh=False)
 
     def _first_stage(self, turn: Turn) -> int:
         """Return the number that the manifest has if this turn is our first."""
@@ -180,7 +180,7 @@ class Turns:
     async def report(self, turn: Turn) -> None:
         """Report that the hold is over, with all that was measured in a run whose stages are judged now."""
         if self._conductor.judges_stages:
-            await close_figures(self._crew)
+            await close_figures(self._pool)
         await self._conductor.held(
             TurnReport(
                 turn=turn.number,
@@ -207,7 +207,7 @@ class Turns:
                 left = deadline - timing.monotonic()
                 if left <= 0:
                     raise TimeoutError
-                await self._crew.wait_for(heard, min(left, 1.0))
+                await self._pool.wait_for(heard, min(left, 1.0))
             return said.result()
         finally:
             said.cancel()

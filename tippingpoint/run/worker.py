@@ -56,7 +56,7 @@ from tippingpoint.util.open_files import exhausted
 from tippingpoint.util.process import protect
 from tippingpoint.workloads.claim.workload import RELEASE_WITHIN
 from tippingpoint.workloads.load import (
-    OWED,
+    DRAIN_TIMEOUT,
     PrepareOrder,
     Settling,
     ShareOrder,
@@ -301,7 +301,7 @@ class _Worker:
             if cut:
                 self._load.cut()
             else:
-                await self._load.drain(OWED)
+                await self._load.drain(DRAIN_TIMEOUT)
         finally:
             self._mark("end")
             self._stage = None
@@ -312,7 +312,7 @@ class _Worker:
         Returns what had no answer, unless it is to `count`; see Settling. What a load makes is over when it is up.
         """
         settling = self._load if isinstance(self._load, Settling) else None
-        unanswered = await settling.settle(OWED, count=count) if settling is not None else {}
+        unanswered = await settling.settle(DRAIN_TIMEOUT, count=count) if settling is not None else {}
         if self._stage is not None:
             self._mark("end")
             self._stage = None

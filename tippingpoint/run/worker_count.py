@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import ceil, inf
 
 from tippingpoint.plan.claim import ClaimPlan
-from tippingpoint.run.own_part import OwnPart
+from tippingpoint.run.plan_share import PlanShare
 from tippingpoint.targets.target import Connections
 
 _RATE = 500.0
@@ -15,7 +15,7 @@ _CONNECTIONS = 2000
 """Connections that a worker can reopen within a few seconds, for example after a restart of the target."""
 
 
-def worker_count(part: OwnPart, connections: Connections, cores: int) -> int:
+def worker_count(part: PlanShare, connections: Connections, cores: int) -> int:
     """Return the plan's number of workers, or as many as its load needs, at most one for each core.
 
     `connections` are of the whole plan: a unit's share of the leases may grow while it runs.

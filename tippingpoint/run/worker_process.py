@@ -75,7 +75,7 @@ class WorkerProcess:
         self.tick: Tick | None = None
         """Its latest tick."""
         self.said = 0.0
-        """When it last reported what it is doing (see Crew.ask), on the monotonic clock."""
+        """When it last reported what it is doing (see WorkerPool.ask), on the monotonic clock."""
         self.done: Done | None = None
         """Its last message, if it ended as it was told to."""
         self._listener = listener

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-OURS = 1.0
+LOCAL_STALL_TOLERANCE = 1.0
 """Seconds of our own lateness after which a missing answer may be our fault: it may lie unread in the socket."""
 MOST_AGAIN = 3
 """How often a server is given more time. One that keeps us busy would have it without end."""
@@ -27,7 +27,7 @@ async def answers_within(seconds: float) -> AsyncGenerator[None]:
 
     def look(deadline: float) -> None:
         nonlocal timer, again
-        if loop.time() - deadline > OURS and again < MOST_AGAIN:
+        if loop.time() - deadline > LOCAL_STALL_TOLERANCE and again < MOST_AGAIN:
             again += 1
             timer = wait()
         else:

@@ -12,7 +12,7 @@ from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.rundir.tags import OUTCOMES, SCHEDULE_LAG, tag
 from tippingpoint.util import timing
 from tippingpoint.workloads.failures import Errors
-from tippingpoint.workloads.load import OWED
+from tippingpoint.workloads.load import DRAIN_TIMEOUT
 
 Subject = TypeVar("Subject")
 
@@ -239,7 +239,7 @@ class Calls(Generic[Subject]):
 
     def cut(self) -> None:
         """Wait for nothing; see Load."""
-        self.give_up(older_than=OWED)
+        self.give_up(older_than=DRAIN_TIMEOUT)
 
     def give_up(self, older_than: float) -> None:
         """Cancel all calls in flight; those that were due longer ago than that count as timed out at their age."""

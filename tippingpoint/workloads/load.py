@@ -61,7 +61,7 @@ class PrepareOrder(BaseModel):
     """Whether the stages begin from nothing: what earlier stages left is released first."""
 
 
-OWED = 5.0
+DRAIN_TIMEOUT = 5.0
 """Seconds that operations in flight are waited for when a load ends. When a load is cut, operations that were due
 longer ago have had that time."""
 

@@ -19,7 +19,7 @@ import yaml
 
 from lab.certificates import Certificates, make_certificates
 from lab.ports import free_ports
-from tippingpoint.agent.admission import log_in
+from tippingpoint.agent.login_check import log_in
 from tippingpoint.errors import TargetError
 from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.targets.juju.plan import JujuTarget

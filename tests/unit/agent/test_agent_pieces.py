@@ -14,10 +14,10 @@ import pytest
 
 from tippingpoint.agent import removal
 from tippingpoint.agent.closing import close_cut, cut_in
-from tippingpoint.agent.keeping import MOST_RUNS, Keeping, Kept, furthest
 from tippingpoint.agent.part import plan_of
 from tippingpoint.agent.probing import probe
 from tippingpoint.agent.removal import Removal
+from tippingpoint.agent.run_store import MOST_RUNS, RunStore, StoredRun, furthest
 from tippingpoint.agent.state import PartState, State, lock
 from tippingpoint.agent.tasks import Outcome, Tasks
 from tippingpoint.agent.wake import wake
@@ -37,7 +37,9 @@ def a_run(made: float = 1000.0, **changes: Any) -> SharedRun:
     return begin_run(PLAN, ["load-claimer/0", "load-claimer/1"], made).model_copy(update=changes)
 
 
-def a_part(keeping: Keeping, run: SharedRun, *, status: str = "complete", made_something: bool = True) -> str:
+def a_part(
+    keeping: RunStore, run: SharedRun, *, status: str = "complete", made_something: bool = True
+) -> str:
     """A part's directory, as its runner leaves it."""
     name = f"{run.id}.0"
     directory = keeping.parts / name
@@ -46,7 +48,7 @@ def a_part(keeping: Keeping, run: SharedRun, *, status: str = "complete", made_s
     manifest.model_copy(update={"status": status, "pid": 2**30, "pid_started": 1}).save(directory)
     if made_something:
         remember(directory, target_of(PLAN.target.kind).new_entry(PLAN, name, directory))
-    keeping.save(Kept(run=run, parts=[name]))
+    keeping.save(StoredRun(run=run, parts=[name]))
     return name
 
 
@@ -81,10 +83,10 @@ def test_a_state_directory_has_one_agent(tmp_path: Path) -> None:
 
 def test_runs_are_kept_newest_first_with_their_digests_for_all_to_read(tmp_path: Path) -> None:
     os.umask(0o022)
-    keeping = Keeping(tmp_path)
+    keeping = RunStore(tmp_path)
     runs = [a_run(made) for made in (2000.0, 1000.0, 3000.0)]
     for run in runs:
-        keeping.save(Kept(run=run, verdict="met"))
+        keeping.save(StoredRun(run=run, verdict="met"))
     keeping.keep_digest(runs[0].id, "load-claimer-big/12", "abc")
     assert [kept.run.made for kept in keeping.all()] == [3000.0, 2000.0, 1000.0]
     assert keeping.digests(runs[0].id) == {"load-claimer-big/12": "abc"}
@@ -95,10 +97,10 @@ def test_runs_are_kept_newest_first_with_their_digests_for_all_to_read(tmp_path:
 
 
 def test_the_oldest_runs_go_unless_something_of_them_is_left(tmp_path: Path) -> None:
-    keeping = Keeping(tmp_path)
+    keeping = RunStore(tmp_path)
     runs = [a_run(float(1000 + n)) for n in range(MOST_RUNS + 4)]
     for run in runs[4:]:
-        keeping.save(Kept(run=run))
+        keeping.save(StoredRun(run=run))
     left, removed, named, nothing_made = runs[:4]
     parts = {run.id: a_part(keeping, run, made_something=run is not nothing_made) for run in runs[:4]}
     keeping.set_removed(parts[removed.id])
@@ -129,7 +131,7 @@ async def test_what_cannot_be_removed_is_told_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # given a part whose target cannot be reached
-    keeping = Keeping(tmp_path)
+    keeping = RunStore(tmp_path)
     part = a_part(keeping, a_run())
     monkeypatch.setattr(removal, "FIRST_WAIT", 0.01)
     monkeypatch.setattr(removal, "LONGEST_WAIT", 0.01)
@@ -157,7 +159,7 @@ async def test_what_cannot_be_removed_is_told_and_tried_again(
 
 
 async def test_a_removal_is_given_up_after_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    keeping = Keeping(tmp_path)
+    keeping = RunStore(tmp_path)
     part = a_part(keeping, a_run())
     monkeypatch.setattr(removal, "GIVEN_UP_AFTER", 0.0)
 
@@ -173,7 +175,7 @@ async def test_a_removal_is_given_up_after_a_time(tmp_path: Path, monkeypatch: p
 
 
 async def test_a_part_that_goes_on_keeps_what_it_made(tmp_path: Path) -> None:
-    keeping = Keeping(tmp_path)
+    keeping = RunStore(tmp_path)
     part = a_part(keeping, a_run())
 
     removing = Removal(keeping, lambda: [part], lambda: pytest.fail("it was touched"), str)
@@ -187,7 +189,7 @@ async def test_a_part_that_goes_on_keeps_what_it_made(tmp_path: Path) -> None:
 
 
 def test_a_cut_part_is_closed_with_what_it_has(tmp_path: Path) -> None:
-    keeping = Keeping(tmp_path)
+    keeping = RunStore(tmp_path)
     directory = keeping.parts / a_part(keeping, a_run(), status="running")
     problem = cut_in(2)
     assert close_cut(directory, problem) == ("failed", problem)
@@ -200,7 +202,7 @@ def test_a_cut_part_is_closed_with_what_it_has(tmp_path: Path) -> None:
 
 
 def test_a_part_that_had_ended_stays_as_it_ended(tmp_path: Path) -> None:
-    keeping = Keeping(tmp_path)
+    keeping = RunStore(tmp_path)
     directory = keeping.parts / a_part(keeping, a_run(), status="complete")
     assert close_cut(directory, cut_in(0)) == ("over", "")
 

@@ -187,9 +187,9 @@ def test_a_lower_pace_makes_things_for_as_long_as_the_one_that_broke() -> None:
         (claim({"claims": 3}, {"claims": 7}), False),
     ],
 )
-def test_things_of_a_pace_stay_unless_they_are_removed_at_once(plan: Plan, piles_up: bool) -> None:
+def test_things_of_a_pace_stay_unless_they_are_removed_at_once(plan: Plan, accumulates: bool) -> None:
     assert not isinstance(plan, CtsPlan)
-    assert plan.piles_up == piles_up
+    assert plan.accumulates == accumulates
 
 
 LXD = "name: t\ntarget: {kind: lxd}\nthresholds: [{operation: launch, p99: 1s}]\n"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.read import SearchPlan, parse_plan
-from tippingpoint.run.descent import Descent, Showed, Tried, lower_loads
+from tippingpoint.run.load_reduction import LoadOutcome, LoadReduction, Tried, lower_loads
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.settling import Settling
 from tippingpoint.rundir.journal import interval_lines
@@ -17,8 +17,8 @@ from tippingpoint.rundir.recorder import Recorded
 STAGES = "{name: t, stages: [{leases: 80}, {leases: 200}], "
 SEARCH = "{name: t, find: {start: 10, limit: 1000}, "
 ENDING = "thresholds: [{operation: extend, p99: 1s}], after: recover}"
-GOOD, BAD = Showed(True), Showed(False)
-LATE = Showed(None, "the generator was late")
+GOOD, BAD = LoadOutcome(True), LoadOutcome(False)
+LATE = LoadOutcome(None, "the generator was late")
 
 
 def plan(text: str = STAGES) -> SearchPlan:
@@ -27,15 +27,15 @@ def plan(text: str = STAGES) -> SearchPlan:
     return found
 
 
-def loads(descent: Descent, *told: Showed) -> list[float | None]:
+def loads(reduction: LoadReduction, *told: LoadOutcome) -> list[float | None]:
     """The loads that follow, after each of what these showed."""
     found: list[float | None] = []
     for each in told:
-        following = descent.ask()
+        following = reduction.ask()
         assert following is not None
         found.append(following.load)
-        descent.tell(each)
-    following = descent.ask()
+        reduction.tell(each)
+    following = reduction.ask()
     return [*found, None if following is None else following.load]
 
 
@@ -56,29 +56,29 @@ def test_loads_go_down_to_none_and_back_to_what_held(broken: int, share: float |
 
 def test_the_load_goes_down_until_thresholds_hold_again() -> None:
     # given a last stage that broke, after one that held
-    descent = Descent(plan(), [(80, True), (200, False)])
-    assert (descent.broken, descent.before) == (200, 80)
+    reduction = LoadReduction(plan(), [(80, True), (200, False)])
+    assert (reduction.broken, reduction.before) == (200, 80)
     # when only the load that held before holds again
     # then it is the last one
-    assert loads(descent, BAD, BAD, BAD, GOOD) == [180, 150, 100, 80, None]
-    assert descent.skipped == ""
+    assert loads(reduction, BAD, BAD, BAD, GOOD) == [180, 150, 100, 80, None]
+    assert reduction.skipped == ""
 
 
 def test_the_last_ones_are_no_load_and_what_held_before() -> None:
-    descent = Descent(plan(), [(80, True), (200, False)])
-    none = Showed(None)
-    assert loads(descent, BAD, BAD, BAD, BAD, BAD, none, BAD) == [180, 150, 100, 80, 50, 0, 80, None]
+    reduction = LoadReduction(plan(), [(80, True), (200, False)])
+    none = LoadOutcome(None)
+    assert loads(reduction, BAD, BAD, BAD, BAD, BAD, none, BAD) == [180, 150, 100, 80, 50, 0, 80, None]
 
 
 def test_a_lower_load_that_says_nothing_is_tried_three_times() -> None:
-    descent = Descent(plan(), [(200, False)])
-    late = Showed(False, "the generator was late")
-    assert loads(descent, late, late, late, late, BAD) == [180, 180, 180, 150, 150, 100]
+    reduction = LoadReduction(plan(), [(200, False)])
+    late = LoadOutcome(False, "the generator was late")
+    assert loads(reduction, late, late, late, late, BAD) == [180, 180, 180, 150, 150, 100]
 
 
 def test_a_lower_load_that_cannot_be_had_ends_it() -> None:
-    descent = Descent(plan(), [(200, False)])
-    assert loads(descent, Showed(None, missing="90 are left")) == [180, None]
+    reduction = LoadReduction(plan(), [(200, False)])
+    assert loads(reduction, LoadOutcome(None, missing="90 are left")) == [180, None]
 
 
 @pytest.mark.parametrize(
@@ -87,35 +87,35 @@ def test_a_lower_load_that_cannot_be_had_ends_it() -> None:
         ([LATE, LATE], [200, 200, None], "the generator itself was the limit: the generator was late"),
         ([LATE, GOOD], [200, 200, None], "the last load held"),
         ([GOOD], [200, None], "the last load held"),
-        ([Showed(None, missing="no room")], [200, None], "no room"),
+        ([LoadOutcome(None, missing="no room")], [200, None], "no room"),
         ([LATE, BAD], [200, 200, 180], ""),
     ],
 )
 def test_a_last_load_that_says_nothing_is_tried_again(
-    told: list[Showed], again: list[float | None], skipped: str
+    told: list[LoadOutcome], again: list[float | None], skipped: str
 ) -> None:
-    descent = Descent(plan(), [(80, True), (200, None)])
-    assert loads(descent, *told) == again
-    assert descent.skipped == skipped
+    reduction = LoadReduction(plan(), [(80, True), (200, None)])
+    assert loads(reduction, *told) == again
+    assert reduction.skipped == skipped
 
 
 def test_nothing_follows_a_last_load_that_held() -> None:
-    descent = Descent(plan(), [(80, False), (200, True)])
-    assert (descent.ask(), descent.skipped) == (None, "the last load held")
+    reduction = LoadReduction(plan(), [(80, False), (200, True)])
+    assert (reduction.ask(), reduction.skipped) == (None, "the last load held")
 
 
 def test_after_a_search_the_loads_that_broke_are_tried_from_the_smallest_on() -> None:
     # given a search in which three loads broke, one load held, and one held within the interval of the answer
     tried: list[Tried] = [(400, False), (100, True), (200, False), (300, False), (150, True)]
-    descent = Descent(plan(SEARCH), tried, surely=140)
-    first = descent.ask()
+    reduction = LoadReduction(plan(SEARCH), tried, surely=140)
+    first = reduction.ask()
     assert first is not None
     assert (first.load, first.fresh, first.lowers) == (200, True, False)
     # when the smallest holds, and the next one says nothing and then breaks
     # then the load goes down from that one, and what held for sure is what held before
-    assert loads(descent, GOOD, LATE, BAD) == [200, 300, 300, 270]
-    assert (descent.broken, descent.before) == (300, 100)
-    lower = descent.ask()
+    assert loads(reduction, GOOD, LATE, BAD) == [200, 300, 300, 270]
+    assert (reduction.broken, reduction.before) == (300, 100)
+    lower = reduction.ask()
     assert lower is not None
     assert (lower.fresh, lower.lowers) == (False, True)
 
@@ -130,8 +130,8 @@ def test_after_a_search_the_loads_that_broke_are_tried_from_the_smallest_on() ->
 def test_after_a_search_without_a_load_to_break_it_nothing_follows(
     tried: list[Tried], aborted: float, skipped: str
 ) -> None:
-    descent = Descent(plan(SEARCH), tried, aborted=aborted)
-    assert (descent.ask(), descent.skipped) == (None, skipped)
+    reduction = LoadReduction(plan(SEARCH), tried, aborted=aborted)
+    assert (reduction.ask(), reduction.skipped) == (None, skipped)
 
 
 def tick(end: float, **milliseconds: int) -> Tick:

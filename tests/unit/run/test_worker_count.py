@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tippingpoint.plan.read import validate_plan
-from tippingpoint.run.own_part import OwnPart
+from tippingpoint.run.plan_share import PlanShare
 from tippingpoint.run.worker_count import worker_count
 from tippingpoint.targets.registry import target_of
 
@@ -17,7 +17,7 @@ CORES = 4
 def workers(share: tuple[int, int] | None = None, **fields: Any) -> int:
     """How many workers a plan with these fields has on four cores."""
     plan = validate_plan({"name": "x", **fields})
-    part = OwnPart(plan, (0, 1))
+    part = PlanShare(plan, (0, 1))
     if share is not None:
         part.take(share)
     return worker_count(part, target_of(plan.target.kind).connections(plan), CORES)

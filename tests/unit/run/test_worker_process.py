@@ -10,12 +10,12 @@ import pytest
 
 from tippingpoint.errors import Refused
 from tippingpoint.plan.read import parse_plan
-from tippingpoint.run.crew import Crew
 from tippingpoint.run.interruption import Interruption
 from tippingpoint.run.messages import Message, Refusal
 from tippingpoint.run.record import Record
 from tippingpoint.run.watcher import RunnerEvents
 from tippingpoint.run.worker import Job
+from tippingpoint.run.worker_pool import WorkerPool
 from tippingpoint.run.worker_process import Gone, WorkerProcess, opened, start_worker
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
 
@@ -55,11 +55,11 @@ async def test_a_worker_that_refused_and_ended_is_not_one_that_was_cut(tmp_path:
     record = Record("p", tmp_path, "the-run", RunnerEvents())
     record.make_directory()
     record.open(Manifest(id="the-run", title="p", target=TargetEntry(kind="etcd"), started=0.0))
-    crew = Crew(record, Interruption(), RunnerEvents(), lambda worker, tick: None)
+    pool = WorkerPool(record, Interruption(), RunnerEvents(), lambda worker, tick: None)
     with pytest.raises(Refused, match=r"etcd\.yaml"):
-        await crew.open([a_job_that_is_refused(record.directory)])
+        await pool.open([a_job_that_is_refused(record.directory)])
     # when it is gone before its runner gets to telling it to end
-    await crew.ended(60.0)
+    await pool.ended(60.0)
     # then nothing says that it was lost
     assert "worker-cut" not in (record.directory / "events.jsonl").read_text()
     assert [worker.status for worker in record.manifest.workers] == ["running"]

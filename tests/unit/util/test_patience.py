@@ -37,7 +37,7 @@ async def test_what_was_answered_while_this_process_stood_still_is_read() -> Non
     async with answers_within(0.01):
         theirs.sendall(b"answer")
         # when this process stands still past that time, then the answer counts
-        time.sleep(0.01 + patience.OURS + 0.1)  # noqa: ASYNC251 (the loop is to stand still)
+        time.sleep(0.01 + patience.LOCAL_STALL_TOLERANCE + 0.1)  # noqa: ASYNC251 (the loop is to stand still)
         assert await reader.readexactly(6) == b"answer"
     writer.close()
     theirs.close()

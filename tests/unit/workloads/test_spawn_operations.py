@@ -12,7 +12,7 @@ import pytest
 from tippingpoint.errors import Limited, OperationFailed
 from tippingpoint.rundir.recorder import Recorded, Recorder
 from tippingpoint.rundir.tags import DELAYED, FREED, SCHEDULE_LAG
-from tippingpoint.workloads.load import OWED
+from tippingpoint.workloads.load import DRAIN_TIMEOUT
 from tippingpoint.workloads.spawn.operations import Ended, Operations
 
 
@@ -96,7 +96,7 @@ async def test_what_has_no_answer_at_the_end_is_a_timeout_and_what_has_one_count
 @pytest.mark.parametrize("at_once", [True, False])
 async def test_what_is_cut_before_the_target_had_its_time_counts_for_nothing(at_once: bool) -> None:
     rig = Rig()
-    owed, just_made, answered = rig.begin(late=OWED), rig.begin(), rig.begin()
+    owed, just_made, answered = rig.begin(late=DRAIN_TIMEOUT), rig.begin(), rig.begin()
     if at_once:
         answered.set_result("made")
         rig.operations.cut()

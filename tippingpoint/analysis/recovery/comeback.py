@@ -170,7 +170,7 @@ def _more_there(findings: Findings, event: dict[str, Any]) -> str:
     """Return why a load that held before cannot show that the failure stayed, as what the steps made is there too."""
     before: float | None = event.get("before")
     plan = findings.plan
-    if plan is not None and plan.piles_up and before is not None and event["size"] <= before:
+    if plan is not None and plan.accumulates and before is not None and event["size"] <= before:
         return f"there were more {findings.run.things} than when it held"
     return ""
 

@@ -53,7 +53,7 @@ _WIDEST = 3.0
 
 
 @dataclass(frozen=True)
-class _Story:
+class _Hypothesis:
     """What may happen to the target while the search goes on."""
 
     prior: float
@@ -66,11 +66,14 @@ class _Story:
 
 
 _STORIES = (
-    _Story(0.34),
-    *(_Story(prior, drift=drift) for drift, prior in ((-0.012, 0.08), (-0.005, 0.09))),
-    *(_Story(prior, drift=drift) for drift, prior in ((0.012, 0.08), (0.005, 0.09))),
-    *(_Story(prior, hurt=hurt) for hurt, prior in ((0.08, 0.03), (0.15, 0.05), (0.3, 0.03), (0.7, 0.01))),
-    *(_Story(0.025, hurt=hurt, halves=halves) for hurt in (0.1, 0.2, 0.3, 0.4) for halves in (1.5, 3.0)),
+    _Hypothesis(0.34),
+    *(_Hypothesis(prior, drift=drift) for drift, prior in ((-0.012, 0.08), (-0.005, 0.09))),
+    *(_Hypothesis(prior, drift=drift) for drift, prior in ((0.012, 0.08), (0.005, 0.09))),
+    *(
+        _Hypothesis(prior, hurt=hurt)
+        for hurt, prior in ((0.08, 0.03), (0.15, 0.05), (0.3, 0.03), (0.7, 0.01))
+    ),
+    *(_Hypothesis(0.025, hurt=hurt, halves=halves) for hurt in (0.1, 0.2, 0.3, 0.4) for halves in (1.5, 3.0)),
 )
 """One of them is the case: that a target drifts and is hurt as well is too rare to count.
 

@@ -42,7 +42,7 @@ Second = Mapping[str, Histogram]
 
 def ramped(plan: Plan | None) -> Collection[str] | None:
     """Return the operations that bring up the loads of a plan's search; None if all do, as the ramp is the load."""
-    if plan is not None and (plan.piles_up or plan.cycles):
+    if plan is not None and (plan.accumulates or plan.cycles):
         return None
     if isinstance(plan, ClaimPlan) and plan.load == "arrivals":
         return None

@@ -42,7 +42,7 @@ from tippingpoint.targets.juju.hollow_agents import Agents
 from tippingpoint.util import timing
 from tippingpoint.util.backoff import backoff, doubled
 from tippingpoint.workloads.load import (
-    OWED,
+    DRAIN_TIMEOUT,
     Event,
     Gauge,
     OnProgress,
@@ -195,7 +195,7 @@ class JujuSpawn:
                 break
         emptied = self._reached
         self.stop()
-        await self.drain(OWED)
+        await self.drain(DRAIN_TIMEOUT)
         if not emptied:
             raise OperationFailed(f"{fewest} things of the load before could not be removed")
 

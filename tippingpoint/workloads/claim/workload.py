@@ -38,7 +38,15 @@ from tippingpoint.workloads.claim.target import (
     Visible,
 )
 from tippingpoint.workloads.failures import failure
-from tippingpoint.workloads.load import OWED, Event, Gauge, OnProgress, PrepareOrder, StageOrder, TargetFacts
+from tippingpoint.workloads.load import (
+    DRAIN_TIMEOUT,
+    Event,
+    Gauge,
+    OnProgress,
+    PrepareOrder,
+    StageOrder,
+    TargetFacts,
+)
 from tippingpoint.workloads.schedule import Schedule, spread
 
 RECONNECT_WITHIN = 5.0
@@ -348,7 +356,7 @@ class ClaimLoad:
         try:
             await self._calls.drain(within)
         except asyncio.CancelledError:
-            self._count_overdue(older_than=OWED)
+            self._count_overdue(older_than=DRAIN_TIMEOUT)
             raise
         self._count_overdue()
 
@@ -362,7 +370,7 @@ class ClaimLoad:
     def cut(self) -> None:
         """Wait for nothing; see Load."""
         self._calls.cut()
-        self._count_overdue(older_than=OWED)
+        self._count_overdue(older_than=DRAIN_TIMEOUT)
 
     def expire_calls(self) -> None:
         """Count operations older than the workload's timeout as timed out; to be called a few times a second."""

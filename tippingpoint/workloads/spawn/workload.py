@@ -28,7 +28,14 @@ from tippingpoint.plan.read import Plan
 from tippingpoint.plan.spawn import LIFE, SpawnPlan, SpawnStage, SpawnWorkload
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.util import timing
-from tippingpoint.workloads.load import OWED, Gauge, OnProgress, PrepareOrder, StageOrder, TargetFacts
+from tippingpoint.workloads.load import (
+    DRAIN_TIMEOUT,
+    Gauge,
+    OnProgress,
+    PrepareOrder,
+    StageOrder,
+    TargetFacts,
+)
 from tippingpoint.workloads.schedule import Schedule
 from tippingpoint.workloads.spawn.fill import (
     CHANGES,
@@ -177,7 +184,7 @@ class SpawnLoad:
             await asyncio.sleep(LOOK_EVERY)
         left = self._fill.left
         self.stop()
-        await self.drain(OWED)
+        await self.drain(DRAIN_TIMEOUT)
         if left:
             raise OperationFailed(f"{left} things of the load before could not be removed")
 

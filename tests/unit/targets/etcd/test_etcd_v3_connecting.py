@@ -14,7 +14,7 @@ from tippingpoint.targets.etcd.claim import clean
 from tippingpoint.targets.etcd.http2 import frame
 from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.targets.etcd.v3_link import Link, Login
-from tippingpoint.util.patience import OURS
+from tippingpoint.util.patience import LOCAL_STALL_TOLERANCE
 
 LOOPS = ("uvloop",)
 _TURNS = 40
@@ -65,7 +65,7 @@ async def test_a_member_that_answered_while_this_process_stood_still_is_connecte
         on_down=lambda link: None,
     )
     # when this process stands still past that time, then the member counts as connected
-    loop.call_soon(time.sleep, 0.05 + OURS + 0.1)
+    loop.call_soon(time.sleep, 0.05 + LOCAL_STALL_TOLERANCE + 0.1)
     await link.connect()
     assert link.live
     link.close("closed")

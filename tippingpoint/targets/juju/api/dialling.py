@@ -20,7 +20,7 @@ from tippingpoint.targets.juju.api.stream import why
 from tippingpoint.targets.juju.api.websocket import Upgrade, WebSocketError
 from tippingpoint.util import timing
 from tippingpoint.util.network_errors import CLOSED
-from tippingpoint.util.patience import OURS
+from tippingpoint.util.patience import LOCAL_STALL_TOLERANCE
 
 SERVER_NAME = "juju-apiserver"
 """The name every Juju controller's certificate is issued for (internal/pki/tls in Juju's source)."""
@@ -505,7 +505,7 @@ class _Attempt:
         self._timer = self._gate.loop.call_at(deadline, self._too_slow, deadline)
 
     def _too_slow(self, deadline: float) -> None:
-        if self._gate.loop.time() - deadline > OURS:
+        if self._gate.loop.time() - deadline > LOCAL_STALL_TOLERANCE:
             self._start_timer()  # what the server answered while we stood still has not been read yet
         else:
             self._failed(f"no answer within {_WITHIN:g} s")
@@ -515,7 +515,7 @@ class _Attempt:
         self._stagger = self._gate.loop.call_at(deadline, self._no_connection, deadline)
 
     def _no_connection(self, deadline: float) -> None:
-        if self._gate.loop.time() - deadline > OURS:
+        if self._gate.loop.time() - deadline > LOCAL_STALL_TOLERANCE:
             self._start_stagger()
             return
         self._stagger = None

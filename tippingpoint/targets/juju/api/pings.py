@@ -7,7 +7,7 @@ from collections import deque
 from typing import Protocol
 
 from tippingpoint.util import timing
-from tippingpoint.util.patience import OURS
+from tippingpoint.util.patience import LOCAL_STALL_TOLERANCE
 
 PERIOD = 60.0
 """Seconds between two pings of a connection, as with Juju's own agents (PingPeriod in api/apiclient.go). The server
@@ -83,7 +83,7 @@ class PingClock:
             deadline, connection, ping = self._expected.popleft()
             if not connection.unanswered(ping):
                 continue
-            if now - deadline > OURS:
+            if now - deadline > LOCAL_STALL_TOLERANCE:
                 self._expected.append((now + self._patience, connection, ping))
             else:
                 connection.unreachable(self._patience)

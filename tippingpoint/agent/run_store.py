@@ -30,7 +30,7 @@ _REMOVED = "removed"
 _TIMES = 5
 
 
-class Kept(BaseModel):
+class StoredRun(BaseModel):
     """A run as this unit knows it."""
 
     run: SharedRun
@@ -42,7 +42,7 @@ class Kept(BaseModel):
     """The outcome of the latest report."""
 
 
-class Keeping:
+class RunStore:
     """The runs below a state directory."""
 
     def __init__(self, state: Path) -> None:
@@ -56,18 +56,18 @@ class Keeping:
 
     # -- runs --------------------------------------------------------------------------------------
 
-    def load(self, run: str) -> Kept | None:
+    def load(self, run: str) -> StoredRun | None:
         """Return what is kept of a run; None for nothing."""
         try:
-            return Kept.model_validate_json((self.gathered / run / _KEPT).read_bytes())
+            return StoredRun.model_validate_json((self.gathered / run / _KEPT).read_bytes())
         except (OSError, ValidationError):
             return None
 
-    def save(self, kept: Kept) -> None:
+    def save(self, kept: StoredRun) -> None:
         """Save a run; raises UserError without disk space."""
         _write(self.gathered / kept.run.id / _KEPT, kept.model_dump_json())
 
-    def all(self) -> list[Kept]:
+    def all(self) -> list[StoredRun]:
         """Return all runs that are kept, the newest first."""
         found = [kept for path in self.gathered.iterdir() if (kept := self.load(path.name)) is not None]
         return sorted(found, key=lambda kept: kept.run.made, reverse=True)

@@ -8,11 +8,11 @@ from tippingpoint.analysis.search.stage_margins import judged, margin_names, sta
 from tippingpoint.plan.find import Find
 from tippingpoint.plan.read import SearchPlan
 from tippingpoint.plan.share import threshold_part
-from tippingpoint.run.hold_so_far import HoldSoFar
+from tippingpoint.run.live_stage import LiveStage
 from tippingpoint.units.search_words import HOLDS
 
 
-class Stance:
+class EarlyEndVote:
     """What this unit has said of one hold.
 
     It says that its share is clear, and takes that back at most once if it is not any more: then it says no more. So a
@@ -42,7 +42,7 @@ class ShareSoFar:
         self._figures = frozenset(margin_names([each for each in plan.thresholds if each.figure]))
         self._early = EarlyEnds(find.hold)
 
-    def shows(self, load: float, of_load: float, so_far: HoldSoFar, hold: float | None = None) -> str:
+    def shows(self, load: float, of_load: float, so_far: LiveStage, hold: float | None = None) -> str:
         """Return what is clear of a load, of which we have the share `of_load` (from 0 to 1).
 
         It is HOLDS, the first threshold that is clearly missed, or an empty text. A share of which a threshold measured
@@ -60,12 +60,12 @@ class ShareSoFar:
         whole = known >= (self._names if of_load < 1 else self._figures)
         return HOLDS if whole and self._early.clear(load, margins, counted, so_far.held_for, hold) else ""
 
-    def remember(self, load: float, of_load: float, so_far: HoldSoFar) -> None:
+    def remember(self, load: float, of_load: float, so_far: LiveStage) -> None:
         """Take a hold that is over into account: early ends of later ones depend on it. May be called on any thread."""
         if of_load > 0:
             self._early.remember(load, *self._shown(of_load, so_far), so_far.held_for)
 
-    def _shown(self, of_load: float, so_far: HoldSoFar) -> tuple[list[Margin], list[Tally]]:
+    def _shown(self, of_load: float, so_far: LiveStage) -> tuple[list[Margin], list[Tally]]:
         so_far.read()
         stage = judged(so_far.stage, plan=self._plan)
         shares = [threshold_part(threshold, of_load) for threshold in self._plan.thresholds]

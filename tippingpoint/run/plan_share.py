@@ -7,7 +7,7 @@ from tippingpoint.plan.read import AnyStage, Plan
 from tippingpoint.plan.share import part_of, probe_part, size_of
 
 
-class OwnPart:
+class PlanShare:
     """A plan and our part of it. Our share (its index, of how many) may change between stages."""
 
     def __init__(self, whole: Plan, share: tuple[int, int]) -> None:

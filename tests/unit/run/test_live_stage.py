@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.run.run_ticks import tick_of
-from tippingpoint.run.hold_so_far import HoldSoFar
+from tippingpoint.run.live_stage import LiveStage
 from tippingpoint.rundir.histogram import Histogram
 
 
@@ -15,7 +15,7 @@ def extends(milliseconds: float, count: int = 10) -> dict[str, Histogram]:
 
 def test_the_ramp_and_the_stage_before_stay_out_of_the_hold() -> None:
     # given ticks of the stage before, of the ramp, of the second in which the hold began, and of the hold
-    so_far = HoldSoFar(3, 100, "find", begin=10.0)
+    so_far = LiveStage(3, 100, "find", begin=10.0)
     for t, milliseconds in ((10.0, 900), (11.0, 700)):
         so_far.add(tick_of(samples=extends(milliseconds), t=t))
     so_far.begin_hold(11.5)
@@ -32,7 +32,7 @@ def test_the_ramp_and_the_stage_before_stay_out_of_the_hold() -> None:
 
 
 def test_the_workers_of_a_second_are_joined() -> None:
-    so_far = HoldSoFar(1, 100, "find", begin=0.0)
+    so_far = LiveStage(1, 100, "find", begin=0.0)
     so_far.begin_hold(0.0)
     for t in (1.0, 1.2, 2.0, 2.2):
         so_far.add(tick_of(samples=extends(5), t=t))
@@ -41,7 +41,7 @@ def test_the_workers_of_a_second_are_joined() -> None:
 
 
 def test_a_long_hold_has_few_parts_that_lose_nothing() -> None:
-    so_far = HoldSoFar(1, 100, "find", begin=0.0)
+    so_far = LiveStage(1, 100, "find", begin=0.0)
     so_far.begin_hold(0.0)
     for second in range(200):
         so_far.add(tick_of(samples={**extends(5), "extend.ok.service": Histogram.of([1])}, t=second + 1.0))

@@ -17,11 +17,11 @@ from tippingpoint.run.worker import Job
 from tippingpoint.run.worker_process import Gone, StartWorker, WorkerProcess, opened, start_worker
 from tippingpoint.rundir.manifest import WorkerEntry
 from tippingpoint.util import timing
-from tippingpoint.util.patience import OURS
+from tippingpoint.util.patience import LOCAL_STALL_TOLERANCE
 from tippingpoint.workloads.claim.workload import RELEASE_WITHIN
-from tippingpoint.workloads.load import OWED, PrepareOrder, TargetFacts
+from tippingpoint.workloads.load import DRAIN_TIMEOUT, PrepareOrder, TargetFacts
 
-_ANSWER_WITHIN = OWED + RELEASE_WITHIN + 10.0
+_ANSWER_WITHIN = DRAIN_TIMEOUT + RELEASE_WITHIN + 10.0
 """Seconds that a worker may take for its drain and its releases, with a reserve for its connections and files."""
 _LOOK = 1.0
 """Seconds between looks at whether a worker has been silent for too long."""
@@ -54,7 +54,7 @@ class Headway:
         return ahead
 
 
-class Crew:
+class WorkerPool:
     """All workers of a run. Every wait here raises EndedEarly when the run is to end meanwhile."""
 
     def __init__(
@@ -145,7 +145,7 @@ class Crew:
             look = min(left, _LOOK)
             await asyncio.wait([*pending, interrupted], timeout=look, return_when=asyncio.FIRST_COMPLETED)
             took = timing.monotonic() - looked
-            if took - look > OURS:  # what was said meanwhile has not been read yet
+            if took - look > LOCAL_STALL_TOLERANCE:  # what was said meanwhile has not been read yet
                 stood_still += took
             pending = {reply for reply in pending if not reply.done()}
             if any(reply.done() and (said := reply.result()) and said.problem for reply in replies.values()):

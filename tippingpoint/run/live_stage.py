@@ -18,7 +18,7 @@ Measured = dict[str, Histogram]
 """Histograms by tag."""
 
 
-class HoldSoFar:
+class LiveStage:
     """Collects the ticks of one stage. Times are seconds since the run's start.
 
     Ticks are taken on the event loop; `read` may be called on another thread.

@@ -9,8 +9,8 @@ import pytest
 from tests.unit.run.run_ticks import tick_of
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.read import parse_plan
-from tippingpoint.run.hold_so_far import HoldSoFar
-from tippingpoint.run.share_so_far import ShareSoFar, Stance
+from tippingpoint.run.early_end_vote import EarlyEndVote, ShareSoFar
+from tippingpoint.run.live_stage import LiveStage
 from tippingpoint.rundir.histogram import Histogram
 
 P99 = "{operation: extend, p99: 100ms}"
@@ -30,9 +30,9 @@ def share_with(*thresholds: str) -> ShareSoFar:
     return share
 
 
-def held(seconds: int, milliseconds: float, failed: int = 0, count: int = 100) -> HoldSoFar:
+def held(seconds: int, milliseconds: float, failed: int = 0, count: int = 100) -> LiveStage:
     """So many seconds of a hold, in each of which so many leases were extended, and so many failed to be."""
-    so_far = HoldSoFar(1, 50, "find", begin=0.0)
+    so_far = LiveStage(1, 50, "find", begin=0.0)
     so_far.begin_hold(0.0)
     samples: dict[str, Any] = {"extend.ok": Histogram.of([int(milliseconds * 1000)] * count)}
     if failed:
@@ -77,13 +77,13 @@ def test_a_share_that_measured_nothing_of_a_threshold_does_not_hold() -> None:
 
 def test_what_was_said_is_taken_back_once() -> None:
     # given a share that is clear, is not any more, and is clear again
-    stance = Stance()
+    stance = EarlyEndVote()
     said = [stance.news(shown) for shown in ("", "held", "held", "", "held", "extend p99")]
     # then it is said and taken back, and nothing more is said of that hold
     assert said == [None, "held", None, "", None, None]
     assert stance.is_final
     # and a share that turns to the contrary is not clear
-    other = Stance()
+    other = EarlyEndVote()
     assert [other.news(shown) for shown in ("held", "extend p99", "extend p99")] == ["held", "", None]
 
 

@@ -64,7 +64,7 @@ class Following:
 
 
 @dataclass(frozen=True)
-class Showed:
+class LoadOutcome:
     """What a load showed. Texts are empty if there is nothing to say."""
 
     held: bool | None
@@ -75,7 +75,7 @@ class Showed:
     """Why it was never there."""
 
 
-def showed(plan: SearchPlan, found: StageFindings) -> Showed:
+def showed(plan: SearchPlan, found: StageFindings) -> LoadOutcome:
     """Return whether a stage met all thresholds and was held, from the findings on it."""
     stage = found.stage
     if plan.find is not None:  # a load of a search is judged as its probes were
@@ -83,11 +83,11 @@ def showed(plan: SearchPlan, found: StageFindings) -> Showed:
     checks = stage_checks(stage, plan.thresholds)
     nothing = says_nothing(found)
     if found.gave_way or any(check.met is False for check in checks):
-        return Showed(None if nothing else False, nothing)
-    return Showed(None if found.load_missing else True, nothing)
+        return LoadOutcome(None if nothing else False, nothing)
+    return LoadOutcome(None if found.load_missing else True, nothing)
 
 
-class Descent:
+class LoadReduction:
     """The loads of `after: recover`: `ask` says which one follows, and `tell` takes what it showed."""
 
     def __init__(
@@ -123,7 +123,7 @@ class Descent:
             return Following(self._again[0], fresh, lowers=False)
         return Following(self._lower[0], fresh=False, lowers=True) if self._lower else None
 
-    def tell(self, showed: Showed) -> None:
+    def tell(self, showed: LoadOutcome) -> None:
         """Take what the load showed that `ask` named."""
         self._tries += 1
         if self._again:
@@ -154,7 +154,7 @@ class Descent:
             )
         self._again = [size for size in again[:MOST_BROKEN] for _ in range(TRIES)]
 
-    def _told_again(self, size: float, showed: Showed) -> None:
+    def _told_again(self, size: float, showed: LoadOutcome) -> None:
         self._tried.append((size, showed.held))
         if showed.missing:
             self._again.clear()

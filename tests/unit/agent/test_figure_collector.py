@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from tippingpoint.agent.asking import Asking
+from tippingpoint.agent.figure_collector import FigureCollector
 from tippingpoint.agent.prometheus import PrometheusAccess
 from tippingpoint.plan.read import parse_plan
 from tippingpoint.units.figure_words import FigureNews, FiguresTold
@@ -28,7 +28,7 @@ def ended() -> SharedRun:
 async def told(run: SharedRun, access: PrometheusAccess | None) -> FigureNews:
     """The news of an agent that leads a run, as the charm hears them that comes when it is woken."""
     woken = asyncio.Event()
-    asking = Asking(woken.set)
+    asking = FigureCollector(woken.set)
     asking.tell(run, access, 0.0)
     before = asking.news()
     assert before is not None
@@ -61,7 +61,7 @@ async def test_files_that_cannot_be_used_are_the_reason(tmp_path: object) -> Non
 
 
 async def test_nobody_is_asked_about_a_run_without_figures_of_another_leader_or_that_is_known() -> None:
-    asking = Asking(lambda: None)
+    asking = FigureCollector(lambda: None)
     run = ended()
     plain = begin_run(parse_plan("{name: x, stages: [{leases: 10, hold: 30s}]}"), run.units, time.time())
     for other in (None, plain, run.model_copy(update={"over": True})):

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.unit.run.run_ticks import tick_of
-from tippingpoint.run.crew import Crew, Headway
 from tippingpoint.run.interruption import EndedEarly, Interruption
 from tippingpoint.run.messages import Pause, Paused, Tick
 from tippingpoint.run.record import Record
 from tippingpoint.run.watcher import RunnerEvents
+from tippingpoint.run.worker_pool import Headway, WorkerPool
 from tippingpoint.run.worker_process import WorkerProcess
 from tippingpoint.rundir.manifest import Manifest, TargetEntry, WorkerEntry
 
@@ -73,42 +73,42 @@ async def test_a_worker_that_answered_while_the_runner_stood_still_is_not_silent
     # given a worker that answers after two seconds
     record = Record("p", tmp_path, "the-run", RunnerEvents())
     record.make_directory()
-    crew = Crew(record, Interruption(), RunnerEvents(), lambda worker, tick: None)
+    pool = WorkerPool(record, Interruption(), RunnerEvents(), lambda worker, tick: None)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", ANSWERS, tmp_path / "answered", stdin=PIPE, stdout=PIPE, limit=2**24
     )
-    crew.workers.append(WorkerProcess("0", process, lambda worker, message: None))
+    pool.workers.append(WorkerProcess("0", process, lambda worker, message: None))
     # when its runner stands still meanwhile, for longer than it waits for answers
     asyncio.get_running_loop().call_later(0.1, stand_still_until, tmp_path / "answered")
-    answers = await crew.ask(Paused, lambda share: Pause(), within=0.5)
+    answers = await pool.ask(Paused, lambda share: Pause(), within=0.5)
     # then the answer is heard, and the worker lives
     assert [type(answer) for answer in answers] == [Paused]
     assert process.stdin is not None
     process.stdin.close()
-    await crew.workers[0].ended(600.0)
+    await pool.workers[0].ended(600.0)
     assert process.returncode == 0
 
 
-def crew_of(directory: Path) -> Crew:
+def crew_of(directory: Path) -> WorkerPool:
     record = Record("p", directory, "the-run", RunnerEvents())
     record.make_directory()
     record.open(Manifest(id="the-run", title="p", target=TargetEntry(kind="etcd"), started=0.0))
     record.manifest.workers = [WorkerEntry(name="0")]
-    return Crew(record, Interruption(), RunnerEvents(), lambda worker, tick: None)
+    return WorkerPool(record, Interruption(), RunnerEvents(), lambda worker, tick: None)
 
 
-async def ended(crew: Crew, directory: Path, code: str) -> str:
+async def ended(pool: WorkerPool, directory: Path, code: str) -> str:
     """Why a run ends whose only worker runs this code, in the runner's words."""
     errors = directory / "worker-0.stderr"
     with errors.open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", code, stdin=PIPE, stdout=PIPE, stderr=stderr, limit=2**24
         )
-    crew.workers.append(WorkerProcess("0", process, crew._heard, errors))  # pyright: ignore[reportPrivateUsage]
+    pool.workers.append(WorkerProcess("0", process, pool._heard, errors))  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(EndedEarly) as early:
-        await crew.wait(600.0)
+        await pool.wait(600.0)
     process.kill() if process.returncode is None else None
-    await crew.workers[0].ended(600.0)
+    await pool.workers[0].ended(600.0)
     return str(early.value)
 
 
@@ -125,9 +125,9 @@ async def ended(crew: Crew, directory: Path, code: str) -> str:
     ],
 )  # fmt: skip
 async def test_a_worker_that_ends_too_early_says_why(tmp_path: Path, code: str, words: str) -> None:
-    crew = crew_of(tmp_path)
+    pool = crew_of(tmp_path)
     # given a worker that ends by itself, then the run's end has its own words
-    said = await ended(crew, tmp_path, code)
+    said = await ended(pool, tmp_path, code)
     assert said.startswith(f"every worker ended before it was told to: worker 0: {words}")
     assert "\n" not in said
     # and so has the event

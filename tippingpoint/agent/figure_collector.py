@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from tippingpoint.agent.prometheus import PrometheusAccess
-from tippingpoint.errors import TargetError, UserError, told
+from tippingpoint.errors import TargetError, UserError, describe
 from tippingpoint.plan.figures import subjects_of
 from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.figure_values import FigureValue
@@ -25,7 +25,7 @@ _LOOK_EVERY = 0.5
 _NOBODY = "no Prometheus is related any more"
 
 
-class Asking:
+class FigureCollector:
     """Measures the turns of one run that are over, and watches figures with `abort` meanwhile.
 
     What it knows is told until the SharedRun has it. Whoever leads next asks for the rest: Prometheus keeps it.
@@ -99,7 +99,7 @@ class Asking:
         except UserError as refused:
             why = str(refused)
         except Exception as problem:  # a bug of ours ends no run
-            why = told(problem)
+            why = describe(problem)
         while True:
             await self._measure(plan, None, why)
             await asyncio.sleep(_LOOK_EVERY)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tippingpoint.errors import TargetError, UserError, told
+from tippingpoint.errors import TargetError, UserError, describe
 from tippingpoint.plan.kinds import TargetSection, section_of
 from tippingpoint.targets.registry import target_of
 from tippingpoint.targets.secret import PLACE
@@ -44,7 +44,7 @@ class Outcome:
     trying: bool = False
 
 
-class Admission:
+class LoginCheck:
     """Logs in to the target whose access was given last."""
 
     def __init__(
@@ -122,7 +122,7 @@ class Admission:
             except UserError as problem:
                 return Outcome(str(problem).replace(f"{place}/", ""), refused=True)
             except Exception as problem:
-                return Outcome(told(problem).replace(f"{place}/", ""))
+                return Outcome(describe(problem).replace(f"{place}/", ""))
         return Outcome()
 
 

@@ -11,25 +11,25 @@ from pydantic import BaseModel
 from tippingpoint.errors import TargetError, UserError
 from tippingpoint.run.cleaning import clean_entries
 from tippingpoint.run.interruption import Interruption
-from tippingpoint.run.own_part import OwnPart
+from tippingpoint.run.plan_share import PlanShare
 from tippingpoint.run.record import Record
-from tippingpoint.run.resume import TakenUp
+from tippingpoint.run.resume import ResumedRun
 from tippingpoint.run.watcher import RunnerEvents
 from tippingpoint.rundir.ledger import Entry, remember
 from tippingpoint.targets.target import Target
 
 
-class Made:
+class Inventory:
     """The things on the target that are, or may be, this run's."""
 
     def __init__(
         self,
         target: Target[Any, Any, Any],
-        own: OwnPart,
+        own: PlanShare,
         record: Record,
         interruption: Interruption,
         watcher: RunnerEvents,
-        takes_up: TakenUp | None,
+        takes_up: ResumedRun | None,
     ) -> None:
         self.entries: list[Entry] = []
         """What is to be removed at the end."""

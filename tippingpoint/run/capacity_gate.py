@@ -9,20 +9,20 @@ from tippingpoint.plan.read import AnyStage
 from tippingpoint.plan.spawn import SpawnStage
 from tippingpoint.run.fault_timeline import FaultTimeline
 from tippingpoint.run.interruption import Interruption
-from tippingpoint.run.made import Made
-from tippingpoint.run.own_part import OwnPart
+from tippingpoint.run.inventory import Inventory
+from tippingpoint.run.plan_share import PlanShare
 from tippingpoint.run.record import Record
 from tippingpoint.targets.target import Target
 
 
-class Room:
+class CapacityGate:
     """Checks that the target has room for what a plan makes; with `force` the target is not asked."""
 
     def __init__(
         self,
         target: Target[Any, Any, Any],
-        own: OwnPart,
-        made: Made,
+        own: PlanShare,
+        made: Inventory,
         faults: FaultTimeline,
         record: Record,
         interruption: Interruption,
