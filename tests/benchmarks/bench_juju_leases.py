@@ -52,7 +52,7 @@ CLAIMER_SLEEPS = 1
 """Seconds the tool sleeps before it begins (its --sleep); ours spends them starting its interpreters."""
 WATCH_EVERY = 0.25
 _TICKS = os.sysconf("SC_CLK_TCK")
-_ENGINE = b"tippingpoint.run.worker"
+_ENGINE = b"tippingpoint.play.worker"
 
 
 @dataclass

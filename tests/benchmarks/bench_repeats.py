@@ -61,7 +61,7 @@ from tests.benchmarks.sides import ran_seconds  # noqa: E402
 from tippingpoint.compare.compare import Comparison, compare  # noqa: E402
 from tippingpoint.errors import TargetError, UserError  # noqa: E402
 from tippingpoint.plan.read import parse_plan  # noqa: E402
-from tippingpoint.run.runner import Runner  # noqa: E402
+from tippingpoint.play.runner import Runner  # noqa: E402
 from tippingpoint.rundir.results import load_run  # noqa: E402
 
 WHOLE, LESS, AGAIN = "whole", "less", "whole-control"

@@ -20,11 +20,11 @@ sys.path.insert(0, str(REPOSITORY))
 
 from tests.functional.units.troupe import Troupe  # noqa: E402
 from tippingpoint.analysis.analyse import analyse  # noqa: E402
+from tippingpoint.digest.merge import gather  # noqa: E402
+from tippingpoint.digest.unit_digest import make_digest  # noqa: E402
 from tippingpoint.plan.read import validate_plan  # noqa: E402
 from tippingpoint.report import write_report  # noqa: E402
 from tippingpoint.rundir.results import load_run  # noqa: E402
-from tippingpoint.units.digest import make_digest  # noqa: E402
-from tippingpoint.units.merge import gather  # noqa: E402
 
 
 async def play(plans: Path, out: Path) -> None:

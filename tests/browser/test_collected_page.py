@@ -12,7 +12,7 @@ from tests.browser.conftest import WITHIN_MS
 from tests.functional.collect.page_server import TOKEN, UNITS, Reader, a_run, collect, digests_of, page_of
 from tests.unit.made.synthetic import STARTED
 from tippingpoint.collect.runs import Runs
-from tippingpoint.units.shared_run import Turn, UnitProgress, UnitWord
+from tippingpoint.conduct.run_state import Turn, UnitProgress, UnitWord
 
 FIRST, SECOND = (f"2026112{day}-000000-juju-leases-small-1f3a" for day in (1, 2))
 LIVE = "20261123-000000-juju-leases-small-1f3a"

@@ -20,7 +20,7 @@ from ops import testing
 
 from tests.charms.generators import Directory
 from tippingpoint.collect import reports
-from tippingpoint.units.shared_run import SharedRun, UnitWord
+from tippingpoint.conduct.run_state import SharedRun, UnitWord
 
 ROOT = Path(__file__).parents[2] / "charms" / "metrics-collector"
 

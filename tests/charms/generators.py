@@ -25,8 +25,9 @@ from scenario.state import _Event  # what ctx.on has is Juju's own events, and t
 from tippingpoint_charm.generator import GeneratorCharm
 from tippingpoint_charm.machine import Machine, MachineProblem
 
+from tippingpoint.conduct.director import begin_run
+from tippingpoint.conduct.run_state import SharedRun, UnitWord
 from tippingpoint.plan.read import parse_plan
-from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run
 
 CHARMS = Path(__file__).parents[2] / "charms"
 PLAN = """

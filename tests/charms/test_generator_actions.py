@@ -26,8 +26,8 @@ from tests.charms.generators import (
     units_of,
 )
 from tests.charms.related import SERVER
+from tippingpoint.conduct.run_state import SharedRun, Turn, UnitProgress, UnitWord
 from tippingpoint.errors import UserError
-from tippingpoint.units.shared_run import SharedRun, Turn, UnitProgress, UnitWord
 
 OURS = "load-claimer/0"
 OTHER = "load-claimer/1"

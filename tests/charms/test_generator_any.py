@@ -16,8 +16,8 @@ from ops import testing
 from tippingpoint_charm.parameters import Clean, EvictMember, Parameters, Report, Start, Status
 
 from tests.charms.generators import ScriptedAgent, Unit, a_run, run_in, state_of, units_of
+from tippingpoint.conduct.run_state import Turn
 from tippingpoint.errors import UserError
-from tippingpoint.units.shared_run import Turn
 
 FUZZED = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 OURS = "load-claimer/0"

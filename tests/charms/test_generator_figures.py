@@ -11,8 +11,8 @@ from ops import testing
 
 from tests.charms.generators import ScriptedAgent, Unit, a_run, run_in, secret, state_of
 from tests.charms.related import PASSWORD, SERVER
+from tippingpoint.conduct.figure_messages import FigureNews
 from tippingpoint.rundir.figure_values import FigureValue
-from tippingpoint.units.figure_words import FigureNews
 
 OURS = "load-claimer/0"
 PLAN = """

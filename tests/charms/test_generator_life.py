@@ -30,7 +30,7 @@ from tests.charms.generators import (
 )
 from tippingpoint import __version__
 from tippingpoint.agent.client import call
-from tippingpoint.units.shared_run import SharedRun, read_word
+from tippingpoint.conduct.run_state import SharedRun, read_word
 
 READY = testing.ActiveStatus("ready: etcd (at http://192.0.2.7:2379)")
 

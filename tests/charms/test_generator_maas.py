@@ -12,8 +12,8 @@ from ops import testing
 
 from tests.charms.generators import ScriptedAgent, Unit, a_run, run_in, secret, state_of, with_peer
 from tests.charms.related import SERVER
+from tippingpoint.conduct.run_state import SharedRun
 from tippingpoint.plan.shipped import shipped_plans
-from tippingpoint.units.shared_run import SharedRun
 
 API_KEY = "consumer:token:hush"
 URL = "https://192.0.2.9:5443/MAAS"

@@ -13,7 +13,7 @@ from ops import testing
 from tests.charms.generators import ScriptedAgent, Unit, a_run, run_in, secret, state_of
 from tests.charms.related import PASSWORD, SERVER
 from tests.charms.test_relations_targets import KEYSTONE
-from tippingpoint.units.shared_run import SharedRun
+from tippingpoint.conduct.run_state import SharedRun
 
 CONFIG = {"target": "openstack", "credentials": None}
 PLAN = """

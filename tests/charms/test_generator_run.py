@@ -22,12 +22,12 @@ from tests.charms.generators import (
     units_of,
     with_peer,
 )
+from tippingpoint.conduct.run_state import SharedRun, Turn, UnitProgress, UnitWord, read_word
+from tippingpoint.conduct.search_messages import DIGEST as DIGEST_OF_PROBE
+from tippingpoint.conduct.search_messages import ClearHold, NextLoad, ProbeReport, SearchEnd, read_report
 from tippingpoint.plan.read import parse_plan
 from tippingpoint.plan.share import part_of
 from tippingpoint.rundir.probe_events import ProbeEvent
-from tippingpoint.units.search_words import DIGEST as DIGEST_OF_PROBE
-from tippingpoint.units.search_words import ClearHold, NextLoad, ProbeReport, SearchEnd, read_report
-from tippingpoint.units.shared_run import SharedRun, Turn, UnitProgress, UnitWord, read_word
 
 OURS = "load-claimer/0"
 FIRST = "load-claimer/1"

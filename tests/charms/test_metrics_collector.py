@@ -17,9 +17,10 @@ from tests.charms.collector import bag_of_unit, charm, context, on_machine, rela
 from tests.examples import examples
 from tippingpoint import __version__
 from tippingpoint.collect.runs import Runs
+from tippingpoint.conduct.director import begin_run
+from tippingpoint.conduct.run_state import SharedRun, Turn, UnitProgress, UnitWord
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import load_plan
-from tippingpoint.units.shared_run import SharedRun, Turn, UnitProgress, UnitWord, begin_run
 
 UNITS = ["load-claimer/0", "load-claimer/1"]
 FUZZED = examples(60)

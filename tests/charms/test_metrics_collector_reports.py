@@ -28,12 +28,13 @@ from tests.charms.collector import (
 from tests.charms.related import SERVER
 from tests.unit.made.synthetic import JUJU, STARTED, MadeStage, write_run
 from tippingpoint.collect.runs import Runs
+from tippingpoint.conduct.director import begin_run
+from tippingpoint.conduct.run_state import SharedRun, Turn, UnitWord
+from tippingpoint.digest.unit_digest import make_digest
 from tippingpoint.plan.read import load_plan
 from tippingpoint.plan.share import part_of
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.results import load_run
-from tippingpoint.units.digest import make_digest
-from tippingpoint.units.shared_run import SharedRun, Turn, UnitWord, begin_run
 
 UNITS = ["load-claimer/0", "load-claimer/1"]
 

@@ -15,7 +15,7 @@ from ops import testing
 from tests.charms.collector import context, engine_in_this_process, on_machine
 from tests.charms.generators import ScriptedAgent, Unit, run_in, secret, units_of
 from tippingpoint.collect.runs import Runs
-from tippingpoint.units.shared_run import read_word
+from tippingpoint.conduct.run_state import read_word
 
 DATA = Path(__file__).parents[1] / "data"
 KEPT = sorted(path.stem for path in (DATA / "kept-charms").glob("*.json"))

@@ -13,8 +13,9 @@ from ops import testing
 from tippingpoint_charm.relations import scale_run
 from tippingpoint_charm.relations.scale_run import PartResult, Reported
 
+from tippingpoint.conduct.director import begin_run
+from tippingpoint.conduct.run_state import SharedRun, UnitWord
 from tippingpoint.plan.read import validate_plan
-from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run
 
 PLAN = validate_plan(
     {

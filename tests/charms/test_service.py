@@ -16,7 +16,7 @@ from tippingpoint_charm.systemd import digest_of
 
 from tests.charms.generators import Directory
 from tests.charms.systemd import exposure, misunderstood, needs_systemd
-from tippingpoint.units.shared_run import silent_after, word_every
+from tippingpoint.conduct.run_state import silent_after, word_every
 
 UNIT = "load-claimer/7"
 NAME = "tippingpoint-load-claimer-7"

@@ -39,9 +39,9 @@ from tests.functional.shared_labs import (
     look_at_lxd,
     look_at_openstack,
 )
+from tippingpoint.conduct import run_state
 from tippingpoint.rundir.event_shapes import is_sound
 from tippingpoint.targets.juju.api.access import ControllerAccess, from_store, store_directory
-from tippingpoint.units import shared_run
 
 L = TypeVar("L")
 
@@ -409,4 +409,4 @@ def faketime() -> Path:
 @pytest.fixture
 def quick_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hooks of tests come one twentieth of a second after the other: moments need not be named long before they are."""
-    monkeypatch.setattr(shared_run, "lead", lambda units: 1.0)
+    monkeypatch.setattr(run_state, "lead", lambda units: 1.0)

@@ -22,6 +22,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from tests.fuzz.mutating import mutated
 from tippingpoint.cli.program import main
+from tippingpoint.conduct.run_state import SharedRun, UnitWord
+from tippingpoint.digest.unit_digest import make_digest, read_digest
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.importers.juju_log import import_log
 from tippingpoint.importers.rally import import_rally
@@ -38,8 +40,6 @@ from tippingpoint.targets.maas.status import machine_of
 from tippingpoint.targets.pacemaker.live import Live
 from tippingpoint.targets.pacemaker.status import read_status
 from tippingpoint.targets.pacemaker.wire import FrameReader, WireError, frame
-from tippingpoint.units.digest import make_digest, read_digest
-from tippingpoint.units.shared_run import SharedRun, UnitWord
 
 REFUSALS = (
     *(UserError, TargetError, OperationFailed, MaasError, ValidationError),

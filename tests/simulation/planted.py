@@ -16,11 +16,11 @@ import pytest
 from tests.simulation.seeds import play_and_ask
 from tests.simulation.simulated.target import Simulated
 from tippingpoint.agent import reports
-from tippingpoint.run import closing, inventory
-from tippingpoint.run.early_warning import EarlyWarning
-from tippingpoint.run.stages import Stages
-from tippingpoint.run.turns import Turns
-from tippingpoint.run.worker import _Worker
+from tippingpoint.play import closing, inventory
+from tippingpoint.play.early_warning import EarlyWarning
+from tippingpoint.play.stages import Stages
+from tippingpoint.play.turns import Turns
+from tippingpoint.play.worker import _Worker
 from tippingpoint.rundir import waited
 from tippingpoint.rundir.recorder import Recorded, Recorder
 from tippingpoint.rundir.standstills import Pulse

@@ -25,10 +25,10 @@ from tests.simulation.worker_tasks import WorkerTasks
 from tippingpoint.errors import Refused, TargetError, UserError
 from tippingpoint.plan import kinds, packages
 from tippingpoint.plan.read import Plan, validate_plan
-from tippingpoint.run import runner
-from tippingpoint.run.cleaning import clean_run
-from tippingpoint.run.resume import take_up
-from tippingpoint.run.runner import Runner
+from tippingpoint.play import runner
+from tippingpoint.play.cleaning import clean_run
+from tippingpoint.play.resume import take_up
+from tippingpoint.play.runner import Runner
 from tippingpoint.rundir import journal, manifest, standstills
 from tippingpoint.rundir.ledger import FILE as LEDGER
 from tippingpoint.rundir.ownership import name_prefix

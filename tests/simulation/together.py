@@ -25,9 +25,10 @@ from tests.simulation.runs import (
 from tests.simulation.simulated.service import Service
 from tests.simulation.units import AgentAway, Model, Unit
 from tests.simulation.virtual_time import VirtualLoop
+from tippingpoint.conduct.director import begin_run, stop
+from tippingpoint.conduct.run_state import SharedRun, read_shared
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import validate_plan
-from tippingpoint.units.shared_run import SharedRun, begin_run, read_shared, stop
 from tippingpoint.util import timing
 
 APPLICATION = "load-claimer"

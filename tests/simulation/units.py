@@ -22,19 +22,10 @@ from tests.simulation.lives import Life, Machine, context_of
 from tests.simulation.virtual_time import VirtualLoop
 from tests.simulation.worker_tasks import WorkerTasks
 from tippingpoint.agent.service import Agent
+from tippingpoint.conduct.director import conduct, lose, lost_with_remains, to_judge
+from tippingpoint.conduct.run_state import SharedRun, UnitWord, is_news, read_shared, read_word
+from tippingpoint.conduct.search_messages import NextLoad, read_report
 from tippingpoint.errors import UserError
-from tippingpoint.units.search_words import NextLoad, read_report
-from tippingpoint.units.shared_run import (
-    SharedRun,
-    UnitWord,
-    conduct,
-    is_news,
-    lose,
-    lost_with_remains,
-    read_shared,
-    read_word,
-    to_judge,
-)
 from tippingpoint.util import timing
 
 _HOOK_WAITS = 3.0

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tests.simulation.lives import Life, context_of
 from tests.simulation.virtual_time import VirtualLoop
-from tippingpoint.run.worker import Commands, Job, Voice, work
-from tippingpoint.run.worker_process import Listener, WorkerProcess
+from tippingpoint.play.worker import Commands, Job, Voice, work
+from tippingpoint.play.worker_process import Listener, WorkerProcess
 
 
 class _Pipe(asyncio.WriteTransport):

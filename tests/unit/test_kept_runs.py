@@ -19,16 +19,16 @@ from tippingpoint.collect.runs import Runs, StoredRun
 from tippingpoint.compare.baselines import load_baseline
 from tippingpoint.compare.compare import compare
 from tippingpoint.compare.repeats import ERRS
+from tippingpoint.digest.merge import gather
+from tippingpoint.digest.unit_digest import Digest, make_digest, read_digest
 from tippingpoint.plan.spawn import SpawnPlan
+from tippingpoint.play.resume import take_up
 from tippingpoint.report import write_comparison, write_report
-from tippingpoint.run.resume import take_up
 from tippingpoint.rundir.ledger import entries
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.ownership import own_entries
 from tippingpoint.rundir.resources import FILE as RESOURCES
 from tippingpoint.rundir.results import load_run
-from tippingpoint.units.digest import Digest, make_digest, read_digest
-from tippingpoint.units.merge import gather
 
 KEPT = Path(__file__).parents[1] / "data" / "kept-runs"
 """Its README.md says what each is, and how it was made."""

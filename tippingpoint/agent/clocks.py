@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 
-from tippingpoint.units.clock import ClockServer, measure_offset
+from tippingpoint.agent.clock_offset import ClockServer, measure_offset
 
 
 class Clocks:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tippingpoint.agent.state import Phase
+from tippingpoint.conduct.run_state import ABORTED
 from tippingpoint.errors import UserError
 from tippingpoint.rundir.manifest import Manifest
-from tippingpoint.units.shared_run import ABORTED
 
 
 def cut_in(turn: int) -> str:

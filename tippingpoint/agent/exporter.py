@@ -16,8 +16,8 @@ from prometheus_client.registry import Collector
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan
-from tippingpoint.run.messages import Tick, UnreadTicks
-from tippingpoint.run.watcher import StageProgress
+from tippingpoint.play.messages import Tick, UnreadTicks
+from tippingpoint.play.watcher import StageProgress
 from tippingpoint.rundir.histogram import SLOTS, highest_values, middle_values
 from tippingpoint.rundir.tags import OUTCOMES
 

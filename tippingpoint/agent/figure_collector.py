@@ -7,18 +7,18 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from tippingpoint.agent.prometheus import PrometheusAccess
+from tippingpoint.conduct.figure_messages import FigureNews
+from tippingpoint.conduct.run_state import SharedRun
 from tippingpoint.errors import TargetError, UserError, describe
 from tippingpoint.plan.figures import subjects_of
 from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.figure_values import FigureValue
-from tippingpoint.units.figure_words import FigureNews
-from tippingpoint.units.shared_run import SharedRun
 from tippingpoint.util import timing
 
 if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
     from tippingpoint.monitoring.stage_figures import Measured
-    from tippingpoint.run.asked_figures import AskedFigures
-    from tippingpoint.run.shared_figures import Due
+    from tippingpoint.play.asked_figures import AskedFigures
+    from tippingpoint.play.shared_figures import Due
 
 _LOOK_EVERY = 0.5
 """Seconds until it is looked again whether a turn is over."""
@@ -87,7 +87,7 @@ class FigureCollector:
             self._task = None
 
     def _due(self, run: SharedRun, plan: Plan) -> list[Due]:
-        from tippingpoint.run.shared_figures import due  # it imports numpy
+        from tippingpoint.play.shared_figures import due  # it imports numpy
 
         return due(run, plan, timing.wall() - self._ahead)
 
@@ -105,7 +105,7 @@ class FigureCollector:
             await asyncio.sleep(_LOOK_EVERY)
 
     async def _ask_at(self, plan: Plan, access: PrometheusAccess) -> None:
-        from tippingpoint.run.asked_figures import AskedFigures
+        from tippingpoint.play.asked_figures import AskedFigures
 
         async with access.opened() as prometheus:
             figures = AskedFigures(plan, prometheus, access.only)
@@ -124,7 +124,7 @@ class FigureCollector:
                     watch.cancel()
 
     async def _watch(self, figures: AskedFigures) -> None:
-        from tippingpoint.run.shared_figures import loaded_since
+        from tippingpoint.play.shared_figures import loaded_since
 
         def since() -> float | None:
             begun = None if self._run is None else loaded_since(self._run, timing.wall() - self._ahead)
@@ -151,7 +151,7 @@ class FigureCollector:
             if turn.begin is None:
                 why = "its load was never held"
             elif figures is not None and not away:
-                from tippingpoint.run.asked_figures import MEASURED_WITHIN
+                from tippingpoint.play.asked_figures import MEASURED_WITHIN
 
                 begin, end = turn.begin + self._ahead, turn.end + self._ahead
                 found = await figures.told(begin, end, MEASURED_WITHIN)
@@ -174,6 +174,6 @@ async def _reached(figures: AskedFigures) -> str:
 def _as_values(plan: Plan, turn: int, found: Mapping[str, Measured] | None, why: str) -> list[FigureValue]:
     if found is None:
         return [FigureValue(stage=turn, name=name, value=None, why=why) for name in subjects_of(plan)]
-    from tippingpoint.run.asked_figures import as_value
+    from tippingpoint.play.asked_figures import as_value
 
     return [as_value(turn, name, measured) for name, measured in found.items()]

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from tippingpoint.digest.unit_digest import make_digest
 from tippingpoint.rundir.journal import CLOSED, HALF_MS, is_number, read_events
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.takeovers import KIND
 from tippingpoint.rundir.worker_journal import bin_seconds_of, read_worker_log, worker_names
-from tippingpoint.units.digest import make_digest
 
 
 def digest_of(directories: Sequence[Path]) -> str:

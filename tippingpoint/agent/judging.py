@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tippingpoint.conduct.run_state import SharedRun, UnitWord
+from tippingpoint.conduct.search_messages import NextLoad, ProbeReport
 from tippingpoint.errors import describe
-from tippingpoint.units.search_words import NextLoad, ProbeReport
-from tippingpoint.units.shared_run import SharedRun, UnitWord
 
 _Key = tuple[str, int, tuple[str, ...]]
 
@@ -53,8 +53,8 @@ class Judging:
         reports: Mapping[str, ProbeReport],
     ) -> NextLoad:
         # It imports numpy, which an agent needs only for results.
-        from tippingpoint.run.next_load import next_load
-        from tippingpoint.run.reported import FromDigests
+        from tippingpoint.conduct.next_load import next_load
+        from tippingpoint.digest.unit_reports import FromDigests
 
         try:
             reported = FromDigests(run, words, reports, self._directory)

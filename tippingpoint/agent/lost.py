@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from tippingpoint.agent.part import part_name, plan_of
+from tippingpoint.conduct.run_state import SharedRun
 from tippingpoint.errors import UserError
 from tippingpoint.rundir.ledger import remember
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
 from tippingpoint.targets.registry import target_of
-from tippingpoint.units.shared_run import SharedRun
 from tippingpoint.util import timing
 
 

@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any, cast
 from tippingpoint.agent.closing import problem_of
 from tippingpoint.agent.exporter import Measured
 from tippingpoint.agent.state import Phase
+from tippingpoint.conduct.run_state import SharedRun
+from tippingpoint.conduct.run_state import UnitProgress as Told
+from tippingpoint.conduct.search_messages import ClearHold, ProbeReport
 from tippingpoint.errors import OperationFailed, Refused, TargetError, UserError, describe
 from tippingpoint.plan.kinds import DEFAULT
 from tippingpoint.plan.read import Plan, parse_plan
-from tippingpoint.run.conductor import Conductor
-from tippingpoint.run.headline import Headline
-from tippingpoint.run.messages import Tick
-from tippingpoint.run.resume import ResumedRun
-from tippingpoint.run.runner import Runner
-from tippingpoint.run.watcher import StageProgress
-from tippingpoint.run.worker_process import StartWorker, start_worker
+from tippingpoint.play.conductor import Conductor
+from tippingpoint.play.headline import Headline
+from tippingpoint.play.messages import Tick
+from tippingpoint.play.resume import ResumedRun
+from tippingpoint.play.runner import Runner
+from tippingpoint.play.watcher import StageProgress
+from tippingpoint.play.worker_process import StartWorker, start_worker
 from tippingpoint.rundir.manifest import Manifest
-from tippingpoint.units.search_words import ClearHold, ProbeReport
-from tippingpoint.units.shared_run import SharedRun
-from tippingpoint.units.shared_run import UnitProgress as Told
 
 if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
-    from tippingpoint.run.run_figures import RunFigures
+    from tippingpoint.play.run_figures import RunFigures
 
 CUT_WITHIN = 10.0
 """Seconds in which the workers of a part that is cut may release what they hold."""

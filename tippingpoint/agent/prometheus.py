@@ -60,7 +60,7 @@ async def check_figures(fields: dict[str, Any], access: PrometheusAccess) -> str
 
     Raises UserError or TargetError as AskedFigures.open does.
     """
-    from tippingpoint.run.asked_figures import AskedFigures
+    from tippingpoint.play.asked_figures import AskedFigures
 
     async with access.opened() as prometheus:
         figures = AskedFigures(validate_plan(fields), prometheus, access.only)

@@ -9,13 +9,13 @@ from typing import NamedTuple
 from tippingpoint.agent.joining import digest_of
 from tippingpoint.agent.run_store import RunStore, StoredRun
 from tippingpoint.analysis.analyse import analyse
+from tippingpoint.digest.merge import gather
+from tippingpoint.digest.unit_digest import read_digest
 from tippingpoint.errors import UserError
 from tippingpoint.report import RunFormat, render_report
 from tippingpoint.report.document import build_document
 from tippingpoint.rundir.files import replace_file
 from tippingpoint.rundir.results import load_run
-from tippingpoint.units.digest import read_digest
-from tippingpoint.units.merge import gather
 
 FILES: dict[RunFormat, str] = {
     "html": "report.html",

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from tippingpoint.agent.prometheus import PrometheusAccess
+from tippingpoint.conduct.run_state import SharedRun, Unit, UnitWord
+from tippingpoint.conduct.search_messages import ProbeReport
 from tippingpoint.report import RunFormat
-from tippingpoint.units.search_words import ProbeReport
-from tippingpoint.units.shared_run import SharedRun, Unit, UnitWord
 
 RunId = Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9._-]{0,120})?$")]
 Short = Annotated[str, Field(max_length=200)]
@@ -77,7 +77,7 @@ class Word(_Request):
 
 
 class Judge(_Request):
-    """Return what follows the turn `after` of a search that units share (units/search_words.py: NextLoad).
+    """Return what follows the turn `after` of a search that units share (conduct/search_messages.py: NextLoad).
 
     `next` is null while it is not known yet: the charm is woken when it is. `wanted` is whether the reports of the
     units are wanted first, by the same request.

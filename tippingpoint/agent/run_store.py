@@ -15,11 +15,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
+from tippingpoint.conduct.run_state import SharedRun, UnitWord
 from tippingpoint.errors import UserError
-from tippingpoint.run.cleaning import clean_run
+from tippingpoint.play.cleaning import clean_run
 from tippingpoint.rundir.files import replace_file
 from tippingpoint.rundir.ledger import entries
-from tippingpoint.units.shared_run import SharedRun, UnitWord
 from tippingpoint.workloads.load import OnProgress, untold
 
 MOST_RUNS = 50

@@ -31,19 +31,20 @@ from tippingpoint.agent.run_store import RunStore, StoredRun, furthest
 from tippingpoint.agent.state import ENDED, PartState, Phase, State
 from tippingpoint.agent.tasks import Tasks
 from tippingpoint.agent.wake import wake
+from tippingpoint.conduct.director import stop
+from tippingpoint.conduct.run_state import REMOVED, SharedRun, UnitProgress, UnitWord
+from tippingpoint.conduct.search_messages import ClearHold, ProbeReport
 from tippingpoint.errors import UserError, describe
 from tippingpoint.plan.read import Plan
-from tippingpoint.run.resume import ResumedRun, take_up
-from tippingpoint.run.worker_process import StartWorker, start_worker
+from tippingpoint.play.resume import ResumedRun, take_up
+from tippingpoint.play.worker_process import StartWorker, start_worker
 from tippingpoint.rundir.ledger import entries
-from tippingpoint.units.search_words import ClearHold, ProbeReport
-from tippingpoint.units.shared_run import REMOVED, SharedRun, UnitProgress, UnitWord, stop
 from tippingpoint.util import timing
 from tippingpoint.util.network_errors import in_words
 
 if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
     from tippingpoint.monitoring.prometheus import Prometheus
-    from tippingpoint.run.run_figures import RunFigures
+    from tippingpoint.play.run_figures import RunFigures
 
 TAKE_UP_WITHIN = 90.0
 """Seconds after a restart in which the charm must confirm that a run goes on; else the part that was cut is closed.
@@ -304,7 +305,7 @@ class Agent:
         access = self._state.prometheus
         if prometheus is None or access is None:
             return None
-        from tippingpoint.run.run_figures import RunFigures
+        from tippingpoint.play.run_figures import RunFigures
 
         return RunFigures(plan, prometheus, access.only)
 

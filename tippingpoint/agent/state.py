@@ -14,10 +14,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ValidationError
 
 from tippingpoint.agent.prometheus import PrometheusAccess
+from tippingpoint.conduct.run_state import SharedRun
+from tippingpoint.conduct.search_messages import ClearHold, ProbeReport
 from tippingpoint.errors import UserError
 from tippingpoint.rundir.files import replace_file
-from tippingpoint.units.search_words import ClearHold, ProbeReport
-from tippingpoint.units.shared_run import SharedRun
 
 FILE = "agent.json"
 Phase = Literal["making", "ready", "up", "over", "failed"]

@@ -76,11 +76,11 @@ def _judge_stages(findings: Findings, checks: list[Check]) -> tuple[Outcome, str
         )
     for found in findings.stages:
         whole = found.stage.is_step and not found.own_losses and not found.cut_short
-        if whole and found.gave_way:
+        if whole and found.failed_to_hold:
             by_us = found.late_by_us
             outcome, ours = ("withheld", f", but {by_us}") if by_us else ("missed", "")
-            gave_way = were_not_held(run, found.stage, found.gave_way)
-            return outcome, f"{outcome.capitalize()}: {gave_way}{ours}{held}."
+            failed_to_hold = were_not_held(run, found.stage, found.failed_to_hold)
+            return outcome, f"{outcome.capitalize()}: {failed_to_hold}{ours}{held}."
     cut = [found.stage.size for found in findings.stages if found.load_missing]
     if cut:
         where = f"from {show_amount(min(cut), unit)} on"

@@ -123,14 +123,14 @@ def is_silent(run: RunData, stage: StageResult) -> bool:
 
 def _held(found: StageFindings, checks: Sequence[Check]) -> tuple[bool | None, list[str]]:
     missed = [check.name for check in checks if check.met is False]
-    gave_way = [found.gave_way] if found.gave_way and not found.late_by_us else []
+    failed_to_hold = [found.failed_to_hold] if found.failed_to_hold and not found.late_by_us else []
     if found.cut_short and not missed:
         return None, [found.cut_short]
-    if missed or gave_way:
-        return False, missed + gave_way
+    if missed or failed_to_hold:
+        return False, missed + failed_to_hold
     doubted = [_why(check) for check in checks if check.is_doubtful]
-    if found.gave_way:
-        doubted.append(f"{found.gave_way}: {found.late_by_us}")
+    if found.failed_to_hold:
+        doubted.append(f"{found.failed_to_hold}: {found.late_by_us}")
     measured = any(check.observed is not None for check in checks)
     if doubted or not measured:
         return None, doubted or ["no threshold was measured"]

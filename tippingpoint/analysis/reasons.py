@@ -120,8 +120,13 @@ def _not_held(findings: Findings) -> list[str]:
     for found in findings.stages:
         if found.not_made:
             lines.append(found.not_made)
-        elif found.stage.is_step and found.stage.kind != "find" and not found.cut_short and found.gave_way:
-            lines.append(were_not_held(findings.run, found.stage, found.gave_way))
+        elif (
+            found.stage.is_step
+            and found.stage.kind != "find"
+            and not found.cut_short
+            and found.failed_to_hold
+        ):
+            lines.append(were_not_held(findings.run, found.stage, found.failed_to_hold))
     return lines
 
 

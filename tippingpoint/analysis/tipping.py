@@ -295,7 +295,7 @@ def _without_threshold(cliff: Cliff | None, loads: Sequence[Load], checks: Seque
         return []
     if any(check.met is False or check.is_doubtful for check in checks):
         return []
-    if any(load.gave_way for load in loads if load.size == cliff.first_broken):
+    if any(load.failed_to_hold for load in loads if load.size == cliff.first_broken):
         return []
     operation = cliff.operation
     about = [operation] if operation else [name for load in loads for name in load.own_load]
@@ -362,7 +362,7 @@ def _though(findings: Findings, loads: Sequence[Load]) -> str:
     words = [f"not {show_list(below)}"] if below else []
     for load in loads:
         tries = [findings.of(stage.number) for stage in load.stages]
-        failed = sum(bool(each.gave_way and not each.cut_short) for each in tries)
+        failed = sum(bool(each.failed_to_hold and not each.cut_short) for each in tries)
         if load.size in held and failed:
             words.append(f"not in {failed} of {len(tries)} tries of {show_size(load.size)}")
     return f", though {show_list(words)}" if words else ""

@@ -15,13 +15,13 @@ import yaml
 from tippingpoint.analysis.analyse import Analysis, analyse
 from tippingpoint.atlas.entry import ENTRIES, FILE, NAME, Figure
 from tippingpoint.atlas.figures import measured
+from tippingpoint.digest.digest_file import SUFFIX, load_digest_file, write_digest_file
 from tippingpoint.errors import UserError
 from tippingpoint.plan.fields import as_amount
 from tippingpoint.rundir.copies import without_copies
 from tippingpoint.rundir.files import replace_file
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.operations import OWN_CALLS
-from tippingpoint.units.digest_file import SUFFIX, load_digest_file, write_digest_file
 
 _OPEN = "?"
 """Stands in a draft where a person has to write; `atlas check` refuses it."""

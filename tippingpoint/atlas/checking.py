@@ -18,8 +18,8 @@ from tippingpoint.atlas.entry import (
     read_entry,
 )
 from tippingpoint.atlas.figures import Bounds, meaning_of, measured, rounded
+from tippingpoint.digest.digest_file import SUFFIX
 from tippingpoint.errors import UserError
-from tippingpoint.units.digest_file import SUFFIX
 
 _PATH = re.compile(r"(?:^|[\s=\"'(])(/(?:home|root|tmp|work|var|Users|mnt|opt)/\S+)")
 """A path of the machine on which somebody measured."""

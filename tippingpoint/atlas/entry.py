@@ -14,11 +14,11 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tippingpoint.analysis.analyse import Analysis, analyse
+from tippingpoint.digest.digest_file import SUFFIX, load_digest_file
 from tippingpoint.errors import UserError
 from tippingpoint.plan.packages import kinds
 from tippingpoint.plan.read import read_yaml
 from tippingpoint.rundir.files import read_file
-from tippingpoint.units.digest_file import SUFFIX, load_digest_file
 from tippingpoint.util.text import nearest
 
 ENTRIES = "entries"

@@ -36,8 +36,8 @@ async def _clean_patiently(directory: Path) -> int:
     """Clean up a run. Where that takes a while, print what is being removed."""
     import asyncio
 
-    from tippingpoint.run.cleaning import clean_run
-    from tippingpoint.run.progress import ConsoleProgress
+    from tippingpoint.play.cleaning import clean_run
+    from tippingpoint.play.progress import ConsoleProgress
     from tippingpoint.rundir.ledger import entries
 
     progress = ConsoleProgress()

@@ -17,9 +17,9 @@ from tippingpoint.errors import UserError
 from tippingpoint.monitoring.gather import gather_run
 from tippingpoint.monitoring.prometheus import Prometheus
 from tippingpoint.monitoring.selecting import read_matchers
+from tippingpoint.play.progress import ConsoleProgress
 from tippingpoint.report import write_report
 from tippingpoint.report.sections.cautions import gap_lines
-from tippingpoint.run.progress import ConsoleProgress
 from tippingpoint.rundir.held import HeldDirectory
 from tippingpoint.rundir.resources import FILE as RESOURCES
 from tippingpoint.rundir.resources import Resources, write_resources

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tippingpoint.cli.running import run_to_report
-from tippingpoint.run.resume import take_up
+from tippingpoint.play.resume import take_up
 
 
 def do(options: argparse.Namespace) -> int:

@@ -13,15 +13,15 @@ import uvloop
 from tippingpoint.errors import UserError
 from tippingpoint.plan.figures import figures_of
 from tippingpoint.plan.read import Plan
-from tippingpoint.run.progress import ConsoleProgress
-from tippingpoint.run.resume import ResumedRun
-from tippingpoint.run.runner import Runner
+from tippingpoint.play.progress import ConsoleProgress
+from tippingpoint.play.resume import ResumedRun
+from tippingpoint.play.runner import Runner
 from tippingpoint.util.importing import importing
 from tippingpoint.util.secret_words import NOT_SHOWN, is_secret
 
 if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
     from tippingpoint.monitoring.prometheus import Prometheus
-    from tippingpoint.run.run_figures import RunFigures
+    from tippingpoint.play.run_figures import RunFigures
 
 
 def run_to_report(plan: Plan, options: argparse.Namespace, taken_up: ResumedRun | None) -> int:
@@ -60,7 +60,7 @@ def _figures(plan: Plan, options: argparse.Namespace) -> tuple[RunFigures, Prome
     with importing():
         from tippingpoint.cli.prometheus import prometheus_of
         from tippingpoint.monitoring.selecting import read_matchers
-        from tippingpoint.run.run_figures import RunFigures
+        from tippingpoint.play.run_figures import RunFigures
 
     prometheus = prometheus_of(options)
     return RunFigures(plan, prometheus, read_matchers("--only", options.only)), prometheus

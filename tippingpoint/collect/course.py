@@ -14,9 +14,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
+from tippingpoint.conduct.run_state import Figure, Line, Number, SharedRun, Unit, UnitWord, silent_after
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.rundir.files import replace_file
-from tippingpoint.units.shared_run import Figure, Line, Number, SharedRun, Unit, UnitWord, silent_after
 
 FILE = "course.jsonl"
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC

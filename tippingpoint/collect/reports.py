@@ -23,13 +23,13 @@ from tippingpoint.collect.sandbox import give_way
 from tippingpoint.compare.named import compare_named, compare_repeats
 from tippingpoint.compare.trend.acknowledged import Acknowledged
 from tippingpoint.compare.trend.history import Order, trend_of
+from tippingpoint.conduct.run_state import SharedRun, read_word
+from tippingpoint.digest.merge import gather
 from tippingpoint.errors import UserError
 from tippingpoint.report import write_comparison, write_report, write_trend
 from tippingpoint.rundir.manifest import RunId
 from tippingpoint.rundir.resources import FILE as RESOURCES
 from tippingpoint.rundir.results import load_run
-from tippingpoint.units.merge import gather
-from tippingpoint.units.shared_run import SharedRun, read_word
 from tippingpoint.util.exit_codes import BAD_INPUT, MET
 
 

@@ -20,10 +20,11 @@ from typing import Any, cast
 
 from tippingpoint.collect import course
 from tippingpoint.compare.trend.acknowledged import FILE as ACKNOWLEDGED
+from tippingpoint.conduct.director import summary
+from tippingpoint.conduct.run_state import SharedRun, UnitWord, read_shared, read_word, silent_after
 from tippingpoint.errors import UserError
 from tippingpoint.rundir.files import replace_file
 from tippingpoint.rundir.resources import FILE as RESOURCES
-from tippingpoint.units.shared_run import SharedRun, UnitWord, read_shared, read_word, silent_after, summary
 
 KEPT = 200
 """How many runs are kept; those with the oldest ids are removed first, and ids sort by time."""
@@ -32,7 +33,7 @@ _VERDICT = "verdict.json"
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,120}")
 """As in SharedRun.id."""
 _UNIT = re.compile(r"[a-z][a-z0-9-]{0,100}/[0-9]{1,9}")
-"""As in shared_run.Unit."""
+"""As in run_state.Unit."""
 
 
 @dataclass(frozen=True)

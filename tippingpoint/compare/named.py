@@ -8,10 +8,10 @@ from pathlib import Path
 from tippingpoint.compare.baseline_texts import PREFIX
 from tippingpoint.compare.baselines import load_baseline
 from tippingpoint.compare.compare import Comparison, compare
+from tippingpoint.digest.digest_file import SUFFIX, load_digest_file
 from tippingpoint.errors import UserError
 from tippingpoint.rundir.copies import without_copies
 from tippingpoint.rundir.results import RunData, load_run
-from tippingpoint.units.digest_file import SUFFIX, load_digest_file
 
 
 def load_named(name: str) -> RunData | None:

@@ -19,7 +19,7 @@ UnitStatus = Literal["complete", "cut", "missing", "idle"]
 
 
 class Unit(BaseModel):
-    """One of the units that made a run together; it appears in the run as one worker (see units/merge.py)."""
+    """One of the units that made a run together; it appears in the run as one worker (see digest/merge.py)."""
 
     name: str
     """The unit's name, such as `load-claimer/0`."""

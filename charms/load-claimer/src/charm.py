@@ -10,7 +10,7 @@ from tippingpoint_charm.parameters import Parameters
 from tippingpoint_charm.results import Results, verbatim
 from tippingpoint_charm.settings import Settings, targets_of
 
-from tippingpoint.units.shared_run import ask_storm
+from tippingpoint.conduct.director import ask_storm
 from tippingpoint.util.process import leave_no_core
 
 

@@ -15,10 +15,11 @@ from tests.functional.forked import Forked
 from tests.functional.program import WITHIN_S, no_traceback, until
 from tests.functional.spawn_runs import crash
 from tippingpoint.agent.client import AgentAway, call
+from tippingpoint.conduct.director import begin_run, conduct, to_judge
+from tippingpoint.conduct.figure_messages import FigureNews
+from tippingpoint.conduct.run_state import SharedRun, UnitWord
+from tippingpoint.conduct.search_messages import NextLoad
 from tippingpoint.plan.read import Plan
-from tippingpoint.units.figure_words import FigureNews
-from tippingpoint.units.search_words import NextLoad
-from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run, conduct, to_judge
 
 T = TypeVar("T")
 
@@ -214,5 +215,5 @@ def workers_end(process: subprocess.Popen[bytes]) -> Iterator[None]:
 def _lives(pid: int) -> bool:
     with contextlib.suppress(OSError):
         os.kill(pid, 0)
-        return b"tippingpoint.run.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"tippingpoint.play.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False

@@ -20,11 +20,12 @@ from lab.ports import free_ports
 from tests.functional.agent.agents import Agent, Leader, workers_end
 from tests.functional.program import QUICK, UNHURRIED, WITHIN_S, keys, leases, until
 from tests.functional.standstills import await_ticks
+from tippingpoint.conduct.director import stop
+from tippingpoint.conduct.run_state import SharedRun, UnitWord
 from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.probe_events import ProbeEvent
 from tippingpoint.rundir.results import load_run
-from tippingpoint.units.shared_run import SharedRun, UnitWord, stop
 
 pytestmark = pytest.mark.usefixtures("quick_hooks")
 

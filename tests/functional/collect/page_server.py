@@ -24,11 +24,12 @@ from tippingpoint.collect.page.server import serving
 from tippingpoint.collect.page.tls import find_or_make, server_context
 from tippingpoint.collect.page.views import Pages
 from tippingpoint.collect.runs import Runs
+from tippingpoint.conduct.director import begin_run
+from tippingpoint.conduct.run_state import SharedRun, Turn, UnitWord
+from tippingpoint.digest.unit_digest import make_digest
 from tippingpoint.plan.read import load_plan
 from tippingpoint.plan.share import part_of
 from tippingpoint.rundir.manifest import Manifest
-from tippingpoint.units.digest import make_digest
-from tippingpoint.units.shared_run import SharedRun, Turn, UnitWord, begin_run
 
 TOKEN = "correct-horse-battery-staple"
 """It must show nowhere."""

@@ -27,8 +27,8 @@ from tests.functional.collect.page_server import TOKEN, UNITS, Reader, a_run, co
 from tests.functional.program import WITHIN_S
 from tippingpoint.collect.page import server
 from tippingpoint.collect.runs import Runs
+from tippingpoint.conduct.run_state import Turn, UnitProgress, UnitWord
 from tippingpoint.rundir.results import load_run
-from tippingpoint.units.shared_run import Turn, UnitProgress, UnitWord
 
 FIRST, SECOND = (f"2026112{day}-000000-juju-leases-small-1f3a" for day in (1, 2))
 LIVE = "20261123-000000-juju-leases-small-1f3a"

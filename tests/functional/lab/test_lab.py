@@ -28,7 +28,7 @@ from lab.exporters import Exporters
 from lab.figures import ServedFigures, quota_figures
 from tests.functional.program import until
 from tippingpoint.errors import UserError
-from tippingpoint.run.faults import LabControl
+from tippingpoint.play.faults import LabControl
 
 _SOON_S = 600.0
 

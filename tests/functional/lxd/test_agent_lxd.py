@@ -11,10 +11,10 @@ from lab.lxd.cluster import LxdLab
 from tests.functional.agent.agents import Agent, Leader, workers_end
 from tests.functional.lxd.lxd_runs import FEW, eventually, everything
 from tests.functional.program import until
+from tippingpoint.conduct.director import stop
+from tippingpoint.digest.unit_digest import read_digest
 from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.rundir.manifest import Manifest
-from tippingpoint.units.digest import read_digest
-from tippingpoint.units.shared_run import stop
 
 _LONG_HOLD = "20m"
 """Longer than the test, which ends the run when it has seen what it came for."""

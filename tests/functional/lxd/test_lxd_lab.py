@@ -30,7 +30,7 @@ from tests.functional.lxd.lxd_runs import await_online, eventually
 from tests.functional.program import WITHIN_S, until
 from tests.functional.traces import pids_of, read, traces
 from tippingpoint.errors import UserError
-from tippingpoint.run.faults import LabControl
+from tippingpoint.play.faults import LabControl
 from tippingpoint.targets.lxd.image import tiny_image
 
 pytestmark = pytest.mark.lxd

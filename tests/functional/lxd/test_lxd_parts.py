@@ -13,7 +13,7 @@ from tests.functional.spawn_runs import named
 from tests.functional.units.conftest import quick_leader  # noqa: F401, for this test too
 from tests.functional.units.troupe import Troupe, play, stages_of
 from tippingpoint.plan.read import validate_plan
-from tippingpoint.run.cleaning import clean_run
+from tippingpoint.play.cleaning import clean_run
 from tippingpoint.rundir.results import load_run
 
 

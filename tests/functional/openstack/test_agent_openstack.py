@@ -13,10 +13,10 @@ from lab.openstack.cloud import OpenstackLab
 from tests.functional.agent.agents import Agent, Leader, workers_end
 from tests.functional.openstack.openstack_runs import FEW, LONG_S
 from tests.functional.program import until
+from tippingpoint.conduct.director import stop
+from tippingpoint.digest.unit_digest import read_digest
 from tippingpoint.plan.read import Plan, parse_plan, validate_plan
 from tippingpoint.plan.shipped import shipped_plans
-from tippingpoint.units.digest import read_digest
-from tippingpoint.units.shared_run import stop
 
 pytestmark = [pytest.mark.openstack, pytest.mark.usefixtures("quick_hooks")]
 

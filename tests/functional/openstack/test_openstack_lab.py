@@ -30,7 +30,7 @@ from lab.openstack.programs import PYTHON
 from tests.functional.openstack.openstack_runs import LONG_S, counts, plan_of, run_in
 from tests.functional.program import CHECKOUT, start, until
 from tests.functional.spawn_runs import ended
-from tippingpoint.run.faults import LabControl
+from tippingpoint.play.faults import LabControl
 
 pytestmark = pytest.mark.openstack
 

@@ -30,7 +30,7 @@ from lab.pacemaker.releases import installed
 from tests.functional.program import WITHIN_S, until
 from tests.functional.traces import pids_of, read, traces
 from tippingpoint.errors import UserError
-from tippingpoint.run.faults import LabControl
+from tippingpoint.play.faults import LabControl
 from tippingpoint.targets.pacemaker.access import access
 from tippingpoint.targets.pacemaker.connection import Connection
 from tippingpoint.targets.pacemaker.plan import PacemakerTarget

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lab.etcd.cluster import EtcdLab
 from tests.functional.program import WITHIN_S, etcd_call, keys, leases
-from tests.unit.run.run_directories import OTHER, RUN, clean, expect_one_line, put_run, spoilt
+from tests.unit.play.run_directories import OTHER, RUN, clean, expect_one_line, put_run, spoilt
 from tippingpoint.targets.etcd.ledger import RUN_LEASE_IDS, EtcdEntry, first_lease_id, key_prefix
 from tippingpoint.targets.etcd.plan import EtcdTarget
 

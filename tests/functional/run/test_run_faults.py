@@ -35,8 +35,8 @@ from tests.functional.program import (
 )
 from tests.functional.spawn_runs import crash, ended, going, named, wait_for
 from tests.functional.standstills import await_ticks, held_now
+from tests.unit.play.two_members import TwoMembers
 from tests.unit.report.one_maximum import assert_one_maximum
-from tests.unit.run.two_members import TwoMembers
 from tippingpoint.rundir.clock import clock_steps
 from tippingpoint.rundir.journal import read_interval_log
 from tippingpoint.rundir.results import load_run

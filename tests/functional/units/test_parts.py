@@ -14,13 +14,13 @@ from lab.juju.simulator import JujuLab
 from tests.functional.juju.juju_runs import MODEL_OF_OURS, contents
 from tests.functional.program import QUICK, STORMY, keys, leases
 from tests.functional.units.troupe import Troupe, play, stages_of
+from tippingpoint.conduct import director
+from tippingpoint.conduct.director import begin_run
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan, validate_plan
-from tippingpoint.run.conductor import Conductor
-from tippingpoint.run.runner import Runner
+from tippingpoint.play.conductor import Conductor
+from tippingpoint.play.runner import Runner
 from tippingpoint.rundir.results import RunData, load_run
-from tippingpoint.units import shared_run
-from tippingpoint.units.shared_run import begin_run
 
 
 def plan_of(lab: EtcdLab, stages: list[dict[str, Any]], **changes: Any) -> Plan:
@@ -90,7 +90,7 @@ def test_a_stop_ends_all_parts_in_order(etcd: EtcdLab, tmp_path: Path) -> None:
         parts = [troupe.enter(), troupe.enter()]
         await troupe.until_held(1)
         # when the leader says that it is enough
-        troupe.tell(shared_run.stop(troupe.run, "enough"))
+        troupe.tell(director.stop(troupe.run, "enough"))
         # then both end, and say why
         runs = [load_run(directory) for directory in await asyncio.gather(*parts)]
         assert [run.manifest.status for run in runs] == ["interrupted"] * 2
@@ -115,7 +115,7 @@ def test_a_storm_that_is_asked_for_in_a_hold_takes_the_place_of_the_turn_that_wa
         parts = [troupe.enter(), troupe.enter()]
         await troupe.until_held(1)
         # when a storm is asked for
-        troupe.tell(shared_run.ask_storm(troupe.run, time.time()))
+        troupe.tell(director.ask_storm(troupe.run, time.time()))
         runs = [load_run(directory) for directory in await asyncio.gather(*parts)]
         # then it comes before that stage, with all leases claimed anew
         for run in runs:

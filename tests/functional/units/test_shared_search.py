@@ -13,10 +13,10 @@ from tests.functional.standstills import longest_stall
 from tests.functional.units.troupe import Troupe, play, stages_of
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.analysis.search.found import found_of
+from tippingpoint.digest.merge import gather
+from tippingpoint.digest.unit_digest import make_digest
 from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.rundir.results import RunData, load_run
-from tippingpoint.units.digest import make_digest
-from tippingpoint.units.merge import gather
 
 
 def search_of(lab: EtcdLab, find: dict[str, Any], **threshold: Any) -> Plan:

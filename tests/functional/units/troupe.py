@@ -9,25 +9,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tests.functional.program import WITHIN_S
+from tippingpoint.conduct.director import begin_run, conduct, to_judge
+from tippingpoint.conduct.next_load import next_load
+from tippingpoint.conduct.run_state import SharedRun, UnitWord, read_shared
+from tippingpoint.conduct.search_messages import ClearHold, NextLoad, ProbeReport, read_report
+from tippingpoint.digest.unit_reports import FromDigests
 from tippingpoint.plan.read import Plan
-from tippingpoint.run.conductor import Conductor
-from tippingpoint.run.headline import Headline
-from tippingpoint.run.messages import Tick
-from tippingpoint.run.next_load import next_load
-from tippingpoint.run.reported import FromDigests
-from tippingpoint.run.runner import Runner
-from tippingpoint.run.watcher import StageProgress
+from tippingpoint.play.conductor import Conductor
+from tippingpoint.play.headline import Headline
+from tippingpoint.play.messages import Tick
+from tippingpoint.play.runner import Runner
+from tippingpoint.play.watcher import StageProgress
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
-from tippingpoint.units.search_words import ClearHold, NextLoad, ProbeReport, read_report
-from tippingpoint.units.shared_run import (
-    SharedRun,
-    UnitWord,
-    begin_run,
-    conduct,
-    read_shared,
-    to_judge,
-)
 
 
 class Watch(Headline):

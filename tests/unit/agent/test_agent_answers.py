@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tippingpoint.agent.client import call
 from tippingpoint.agent.server import Server
 from tippingpoint.agent.service import Agent
+from tippingpoint.conduct.director import begin_run, stop
 from tippingpoint.plan.read import parse_plan
-from tippingpoint.units.shared_run import begin_run, stop
 
 ASKED = (
     "orders",

@@ -10,12 +10,12 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.unit.run.run_ticks import tick_of
+from tests.unit.play.run_ticks import tick_of
 from tippingpoint.agent.exporter import BUCKETS, Exporter, Measured
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import parse_plan
-from tippingpoint.run.messages import Tick
-from tippingpoint.run.watcher import StageProgress
+from tippingpoint.play.messages import Tick
+from tippingpoint.play.watcher import StageProgress
 from tippingpoint.rundir.recorder import Recorded
 
 PLAN = parse_plan("{name: small, stages: [{leases: 10}]}")

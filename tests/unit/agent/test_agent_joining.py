@@ -10,13 +10,13 @@ import pytest
 
 from tippingpoint.agent.joining import digest_of, join
 from tippingpoint.analysis.analyse import analyse
+from tippingpoint.digest.unit_digest import read_digest
 from tippingpoint.report import write_report
 from tippingpoint.rundir.journal import Events, Journal
 from tippingpoint.rundir.manifest import Manifest, RunStatus, TargetEntry, WorkerEntry
 from tippingpoint.rundir.recorder import Recorded
 from tippingpoint.rundir.results import load_run
 from tippingpoint.rundir.takeovers import KIND, takeovers
-from tippingpoint.units.digest import read_digest
 
 STARTED = 1_790_000_000.0
 GAUGES = {"held": 5, "waiting": 0, "in_flight": 0, "up": True, "cpu": 0.1, "loop_lag": 1.0, "rss": 50.0}

@@ -6,9 +6,10 @@ import asyncio
 from pathlib import Path
 
 from tippingpoint.agent.judging import Judging
+from tippingpoint.conduct.director import begin_run
+from tippingpoint.conduct.run_state import SharedRun, Turn
+from tippingpoint.conduct.search_messages import NextLoad, ProbeReport
 from tippingpoint.plan.read import parse_plan
-from tippingpoint.units.search_words import NextLoad, ProbeReport
-from tippingpoint.units.shared_run import SharedRun, Turn, begin_run
 
 UNITS = ["load-claimer/0", "load-claimer/1"]
 SEARCH = begin_run(

@@ -21,12 +21,13 @@ from tippingpoint.agent.run_store import MOST_RUNS, RunStore, StoredRun, furthes
 from tippingpoint.agent.state import PartState, State, lock
 from tippingpoint.agent.tasks import Outcome, Tasks
 from tippingpoint.agent.wake import wake
+from tippingpoint.conduct.director import begin_run
+from tippingpoint.conduct.run_state import SharedRun, Turn
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import parse_plan
 from tippingpoint.rundir.ledger import remember
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
 from tippingpoint.targets.registry import target_of
-from tippingpoint.units.shared_run import SharedRun, Turn, begin_run
 from tippingpoint.util.systemd_notify import notify, watchdog_every
 
 NOWHERE = "target: {endpoints: ['http://127.0.0.1:1']}"

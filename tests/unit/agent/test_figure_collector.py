@@ -7,9 +7,10 @@ import time
 
 from tippingpoint.agent.figure_collector import FigureCollector
 from tippingpoint.agent.prometheus import PrometheusAccess
+from tippingpoint.conduct.director import begin_run
+from tippingpoint.conduct.figure_messages import FigureNews, FiguresTold
+from tippingpoint.conduct.run_state import SharedRun, Turn
 from tippingpoint.plan.read import parse_plan
-from tippingpoint.units.figure_words import FigureNews, FiguresTold
-from tippingpoint.units.shared_run import SharedRun, Turn, begin_run
 
 NOBODY = PrometheusAccess(url="http://127.0.0.1:1")
 PLAN = parse_plan(

@@ -330,21 +330,22 @@ def test_a_run_directory_of_a_run_that_was_ended_in_mid_hold_held_less(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("launch_ms", "over", "why"),
+    ("rate", "launch_ms", "over", "why"),
     [
-        (2_000.0, 22, ""),  # 40 at two a second, and what the last one takes itself
-        (2_000.0, 40, ""),  # in not more than twice the time that the plan gives
-        (2_000.0, 100, "throughput below the due rate: 0.457 of 2 things a second"),
-        (70_000.0, 100, ""),  # each takes long: that is no queue
+        (2, 2_000.0, 22, ""),  # 40 at two a second, and what the last one takes itself
+        (2, 2_000.0, 40, ""),  # in not more than twice the time that the plan gives
+        (2, 2_000.0, 100, "throughput below the due rate: 0.457 of 2 things a second"),
+        (1, 2_000.0, 200, "throughput below the due rate: 0.229 of 1 thing a second"),
+        (2, 70_000.0, 100, ""),  # each takes long: that is no queue
     ],
 )
 def test_things_that_are_made_later_than_the_plans_rate_has_them_due_are_not_held(
-    tmp_path: Path, launch_ms: float, over: int, why: str
+    tmp_path: Path, rate: int, launch_ms: float, over: int, why: str
 ) -> None:
     plan: dict[str, Any] = {
         "name": "made",
         "target": {"kind": "lxd"},
-        "workload": {"kind": "spawn", "rate": 2},
+        "workload": {"kind": "spawn", "rate": rate},
         "stages": [{"groups": 1, "instances": 40, "hold": "10s"}],
         "thresholds": [{"operation": "launch", "p50": "10m"}],
     }

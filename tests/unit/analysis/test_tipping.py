@@ -453,6 +453,21 @@ def test_throughput_that_falls_and_does_not_come_back_is_a_cliff() -> None:
     assert analyse(made_run(stages, timeline="order")).tipping.cliff is None
 
 
+def test_a_threshold_on_the_throughput_of_connections_is_none_on_that_of_the_load() -> None:
+    counts = {1000: 3000, 2000: 6000, 4000: 12_000, 8000: 4000}
+    stages = [
+        made_stage(number, size, {"extend.ok": [5.0] * count, "connect.ok": [5.0] * count})
+        for number, (size, count) in enumerate(counts.items(), start=1)
+    ]
+    plan = "name: t\ntarget: {{kind: juju}}\nstages: [{{leases: 1000}}]\nthresholds: "
+    plan += "[{{operation: {}, throughput: 1}}, {{operation: extend, p99: 1s}}]"
+    of_connections, of_load = (
+        analyse(made_run(stages, plan=plan.format(operation))) for operation in ("connect", "extend")
+    )
+    assert of_connections.tipping.sentence.endswith(" No threshold is about throughput.")
+    assert of_load.tipping.sentence.endswith(" The thresholds allow that.")
+
+
 # -- storms ----------------------------------------------------------------------------------------
 
 

@@ -13,8 +13,9 @@ from tests.examples import examples
 from tippingpoint.collect import course
 from tippingpoint.collect.course import FILE, MOST_POINTS, build_course, read_points
 from tippingpoint.collect.runs import Runs
+from tippingpoint.conduct.director import begin_run
+from tippingpoint.conduct.run_state import SharedRun, UnitProgress, UnitWord, silent_after
 from tippingpoint.plan.read import load_plan
-from tippingpoint.units.shared_run import SharedRun, UnitProgress, UnitWord, begin_run, silent_after
 
 UNITS = ["load-claimer/0", "load-claimer/1"]
 MADE = 1_780_000_000.0

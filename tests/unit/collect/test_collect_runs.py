@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tippingpoint.collect.runs import KEPT, RESULTS_WITHIN, Runs, forget_oldest
+from tippingpoint.conduct.director import begin_run
+from tippingpoint.conduct.run_state import SharedRun, Turn, UnitProgress, UnitWord, silent_after
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import load_plan
-from tippingpoint.units.shared_run import SharedRun, Turn, UnitProgress, UnitWord, begin_run, silent_after
 
 UNITS = ["load-claimer/0", "load-claimer/1", "load-claimer/2"]
 GONE = ".other.new"

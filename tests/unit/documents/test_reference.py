@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from scripts._reference import PARTS, RENEW, ROOT, pages, renewed, used
+from tippingpoint.conduct.recovery_messages import RECOVERING
 from tippingpoint.rundir.probe_events import EVENT as EVENT_OF_A_PROBE
 from tippingpoint.rundir.probe_events import FOUND
-from tippingpoint.units.recovery_words import RECOVERING
 
 EVENT = re.compile(
     r"(?<!errors)\.(?:event|note|tally|write|write_numbered)\(\s*(?:[\w.() /-]+,\s*)?\"([a-z-]+)\""

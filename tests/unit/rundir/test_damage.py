@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.digest.parts_of_units import PLAN, names, shared, word, write_part
 from tests.unit.made.synthetic import MadeStage, write_run
-from tests.unit.units.parts_of_units import PLAN, names, shared, word, write_part
 from tippingpoint.analysis.analyse import analyse
+from tippingpoint.digest.merge import gather
+from tippingpoint.digest.unit_digest import make_digest
 from tippingpoint.report import write_report
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import Journal
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.results import RunData, load_run
-from tippingpoint.units.digest import make_digest
-from tippingpoint.units.merge import gather
 
 LIMITS = {
     "met": [{"operation": "extend", "p50": "1s", "error_rate": 1}],

@@ -24,9 +24,9 @@ from tippingpoint.collect.page.reports import Reports
 from tippingpoint.collect.runs import Runs, StoredRun
 from tippingpoint.compare.baseline_texts import PREFIX
 from tippingpoint.compare.baselines import list_baselines
+from tippingpoint.conduct.run_state import UnitWord
 from tippingpoint.errors import UserError
 from tippingpoint.report.formats.html import embedded, page_script
-from tippingpoint.units.shared_run import UnitWord
 from tippingpoint.util import timing
 from tippingpoint.util.durations import format_duration
 from tippingpoint.util.numbers import show_us

@@ -12,14 +12,15 @@ from typing import Any, ClassVar, TypeVar
 import ops
 
 from tippingpoint.agent.client import AgentAway
+from tippingpoint.conduct.director import begin_run, stop, summary
+from tippingpoint.conduct.figure_messages import room_for_figures
+from tippingpoint.conduct.recovery_messages import room_for_recovery
+from tippingpoint.conduct.run_state import SharedRun, UnitWord
+from tippingpoint.conduct.search_messages import room_for_probes
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan, parse_plan
 from tippingpoint.plan.share import part_of
 from tippingpoint.plan.shipped import shipped_plans
-from tippingpoint.units.figure_words import room_for_figures
-from tippingpoint.units.recovery_words import room_for_recovery
-from tippingpoint.units.search_words import room_for_probes
-from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run, stop, summary
 from tippingpoint.util.numbers import show_us
 from tippingpoint.util.text import nearest, show_amount
 from tippingpoint_charm.access import find_access

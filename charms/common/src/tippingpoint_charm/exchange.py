@@ -12,13 +12,14 @@ import ops
 from pydantic import ValidationError
 
 from tippingpoint.agent.client import AgentAway
+from tippingpoint.conduct.director import conduct, lose, lost_with_remains, to_judge
+from tippingpoint.conduct.figure_messages import FigureNews
+from tippingpoint.conduct.run_state import SharedRun, UnitWord
+from tippingpoint.conduct.search_messages import NextLoad, ProbeReport
 from tippingpoint.errors import UserError
 from tippingpoint.plan.figures import figures_of
 from tippingpoint.plan.read import Plan
 from tippingpoint.targets.secret import PLACE, kinds_by_secret
-from tippingpoint.units.figure_words import FigureNews
-from tippingpoint.units.search_words import NextLoad, ProbeReport
-from tippingpoint.units.shared_run import SharedRun, UnitWord, conduct, lose, lost_with_remains, to_judge
 from tippingpoint_charm.access import TargetAccess, find_access
 from tippingpoint_charm.agent import HOOK_WAITS, Agent, Refused
 from tippingpoint_charm.credentials import (

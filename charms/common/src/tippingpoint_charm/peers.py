@@ -15,14 +15,8 @@ from typing import cast
 import ops
 from pydantic import ValidationError
 
-from tippingpoint.units.search_words import ProbeReport, read_report
-from tippingpoint.units.shared_run import (
-    SharedRun,
-    UnitWord,
-    is_news,
-    read_shared,
-    read_word,
-)
+from tippingpoint.conduct.run_state import SharedRun, UnitWord, is_news, read_shared, read_word
+from tippingpoint.conduct.search_messages import ProbeReport, read_report
 from tippingpoint_charm.machine import Machine
 from tippingpoint_charm.relations.databag import of_unit, own, write
 

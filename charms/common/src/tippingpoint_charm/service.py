@@ -69,7 +69,7 @@ WantedBy=multi-user.target
 
 # PathExists, with the file removed before the hook, instead of PathChanged: news during a hook wakes the charm again.
 # A juju-exec at the start of a refresh may never be answered (seen with 4.0.15). It is given up and retried before the
-# unit counts as silent (shared_run.silent_after).
+# unit counts as silent (run_state.silent_after).
 _WAKE_PATH = """\
 [Unit]
 Description=Tipping Point agent of {unit} has news

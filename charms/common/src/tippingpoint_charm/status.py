@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import ops
 
-from tippingpoint.units.shared_run import SharedRun, UnitWord, summary
+from tippingpoint.conduct.director import summary
+from tippingpoint.conduct.run_state import SharedRun, UnitWord
 from tippingpoint_charm.access import TargetAccess
 
 LEGIBLE = 100

@@ -17,7 +17,7 @@ from typing import Annotated
 import ops
 from pydantic import BaseModel, Field, ValidationError
 
-from tippingpoint.units.shared_run import SharedRun, UnitWord, read_shared, read_word
+from tippingpoint.conduct.run_state import SharedRun, UnitWord, read_shared, read_word
 from tippingpoint_charm.relations.databag import (
     of_app,
     of_unit,
@@ -32,13 +32,13 @@ NAME = "scale-run"
 VERSION = "1"
 
 LARGEST_DIGEST = 65_536
-"""The most characters that are read; a unit's digest has at most 40,000 (tippingpoint.units.digest)."""
+"""The most characters that are read; a unit's digest has at most 40,000 (tippingpoint.digest.unit_digest)."""
 
 _UNIT = re.compile(r"[a-z][a-z0-9-]{0,100}/[0-9]{1,9}")
 
 
 class PartResult(BaseModel):
-    """The result of a unit's part of a run: `digest` as made and read by tippingpoint.units.digest."""
+    """The result of a unit's part of a run: `digest` as made and read by tippingpoint.digest.unit_digest."""
 
     run: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,120}$")]
     digest: Annotated[str, Field(min_length=1, max_length=LARGEST_DIGEST, pattern=r"^[A-Za-z0-9+/=_-]*$")]

@@ -1,0 +1,193 @@
+"""Progress: what a person sees while a run goes on, and what happens when nobody can see it."""
+
+from __future__ import annotations
+
+import io
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.unit.play.run_ticks import tick_of
+from tippingpoint.plan.fields import StageKind
+from tippingpoint.play.messages import Tick
+from tippingpoint.play.progress import ConsoleProgress
+from tippingpoint.play.watcher import StageProgress
+from tippingpoint.rundir.histogram import Histogram
+from tippingpoint.rundir.manifest import Manifest, TargetEntry
+from tippingpoint.util import timing
+
+STAGE = StageProgress(
+    elapsed=4.0, stage=1, stages=2, size=100, goal=100, things="leases", kind="ramp", remaining=5.0
+)
+
+
+def tick(held: int, latency_us: int) -> Tick:
+    return tick_of(held, {"extend.ok": Histogram.of([latency_us] * held)})
+
+
+def manifest() -> Manifest:
+    return Manifest(id="r", title="quick", target=TargetEntry(kind="etcd", version="3.5"), started=0.0)
+
+
+def test_a_worker_that_was_cut_is_counted_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    # given a worker that holds fifty leases
+    shown = io.StringIO()
+    progress = ConsoleProgress(shown)
+    progress.progress(STAGE, "0", tick(50, 1000))
+    # when one of them is gone, and the next line is due
+    progress.event(4.0, "worker-cut", {"worker": "0", "exit_code": -9})
+    later = timing.monotonic() + 60
+    monkeypatch.setattr(timing, "monotonic", lambda: later)
+    progress.progress(STAGE, "1", tick(50, 2000))
+    progress.close()
+    # then what is shown is what the other holds
+    first, event, second = shown.getvalue().splitlines()
+    assert "50/100 leases" in first
+    assert "worker-cut worker=0 exit_code=-9" in event
+    assert "50/100 leases  50/s  extend p50 2 ms p99 2 ms" in second
+
+
+@pytest.mark.parametrize(
+    ("kind", "remaining", "told"),
+    [
+        ("ramp", None, "stage 1/2 ramp "),
+        ("ramp", 5.0, "stage 1/2 hold "),
+        ("storm", None, "stage 1/2 storm "),
+        ("storm", 5.0, "stage 1/2 storm hold "),
+        ("destroy", None, "stage 1/2 drain "),
+    ],
+)
+def test_the_line_names_the_phase_of_the_stage(kind: StageKind, remaining: float | None, told: str) -> None:
+    """Given a stage that is brought up, held or taken down, then the line says which."""
+    shown = io.StringIO()
+    progress = ConsoleProgress(shown)
+
+    progress.progress(replace(STAGE, kind=kind, remaining=remaining), "0", tick(50, 1000))
+    progress.close()
+
+    assert told in shown.getvalue()
+
+
+def test_a_console_whose_reader_has_gone_does_not_end_the_run(tmp_path: Path) -> None:
+    # given a console that nobody reads any more
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w", buffering=1) as file:
+        progress = ConsoleProgress(file)
+        # when a run is shown on it, then nothing is raised, not even when its file is closed
+        progress.began(manifest(), tmp_path)
+        progress.progress(STAGE, "0", tick(50, 1000))
+        progress.event(4.0, "fault", {"do": "kill"})
+        progress.close()
+
+
+def test_a_spawn_run_shows_what_is_made_of_what_is_to_be_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # given a run of the spawn workload with two workers
+    shown = io.StringIO()
+    progress = ConsoleProgress(shown)
+    spawning = manifest().model_copy(update={"workload": "grow", "load_unit": "units"})
+    progress.began(spawning, tmp_path)
+    samples = {"add-unit.ok": Histogram.of([200_000]), "connect.limited": Histogram.of([5])}
+    ticks = [tick_of(held, samples, waiting=40 - held, seconds=2.0) for held in (10, 20)]
+    # when each has made ten things more within two seconds
+    for number, tick in enumerate(ticks):
+        later = 1e6 + 60 * number
+        monkeypatch.setattr(timing, "monotonic", lambda later=later: later)
+        for worker in ("0", "1"):
+            progress.progress(STAGE, worker, tick)
+    monkeypatch.setattr(timing, "monotonic", lambda: 2e6)
+    progress.progress(STAGE, "1", ticks[1])
+    progress.close()
+    # then the line has both, and what a rate limit refused apart from errors
+    *_, last = shown.getvalue().splitlines()
+    assert "40/80 things made  5/s  add-unit p50 200 ms p99 200 ms  errors 0 limited 5" in last
+
+
+def test_a_run_that_makes_containers_shows_how_fast_they_come_and_how_long_one_takes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # given two workers that make a container every other second, one of which has to try again
+    shown = io.StringIO()
+    progress = ConsoleProgress(shown)
+    kind = {"workload": "spawn", "load_unit": "containers", "target": TargetEntry(kind="lxd")}
+    progress.began(manifest().model_copy(update=kind), tmp_path)
+    for second in range(9):
+        later = 1e6 + 60 * second
+        monkeypatch.setattr(timing, "monotonic", lambda later=later: later)
+        made = second % 2
+        samples = {"launch.ok": Histogram.of([2_000_000]), "list.ok": Histogram.of([5])} if made else {}
+        for worker in "01":
+            held = 10 + second // 2
+            told = tick_of(held, samples, waiting=30 - held, retries=int(worker))
+            progress.progress(replace(STAGE, things="containers"), worker, told)
+    # when the line is shown in a second in which none has come
+    progress.close()
+    # then it has what is there of all, how fast it came (4 in 9 s and 3 in 8 s), and how long a launch takes
+    *_, last = shown.getvalue().splitlines()
+    assert last.split("  ")[-4:] == [
+        "27/60 containers",
+        "0.819/s",
+        "launch p50 2 s p99 2 s",
+        "errors 0 retries 8",
+    ]
+
+
+def test_the_making_of_the_fleet_is_shown_while_it_lasts_and_at_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = io.StringIO()
+    progress = ConsoleProgress(shown)
+    monkeypatch.setattr(timing, "monotonic", lambda: 100.0)
+    for done in (1, 50, 99, 100, 100):
+        progress.preparing("units", done, 100)
+    progress.close()
+    assert shown.getvalue().splitlines() == ["preparing units: 1 of 100", "preparing units: 100 of 100"]
+
+
+def test_a_removal_is_shown_now_and_then_and_at_its_end() -> None:
+    shown = io.StringIO()
+    progress = ConsoleProgress(shown)
+    for done in range(1, 41):
+        progress.removing("containers and projects", done, 40)
+    progress.close()
+    assert shown.getvalue().splitlines() == [
+        "removing containers and projects: 1 of 40",
+        "removing containers and projects: 40 of 40",
+    ]
+
+
+def test_the_last_line_of_the_making_says_the_whole_though_one_worker_was_done_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # given two workers with ten passwords each to set
+    shown = io.StringIO()
+    progress = ConsoleProgress(shown)
+    monkeypatch.setattr(timing, "monotonic", lambda: 100.0)
+    # when the first has set all of its own before the second is heard of
+    for done, goal in ((10, 10), (10, 20), (15, 20), (20, 20), (20, 20)):
+        progress.preparing("passwords", done, goal)
+    progress.close()
+    # then each goal is said once to be reached, and the last is that of both
+    assert shown.getvalue().splitlines() == ["preparing passwords: 10 of 10", "preparing passwords: 20 of 20"]
+
+
+def test_an_event_shows_its_numbers_as_people_read_them() -> None:
+    shown = io.StringIO()
+    progress = ConsoleProgress(shown)
+    # given a search that ended at a limit with many digits, and probes of which none failed, and of one that was late
+    progress.event(
+        12.0, "found", {"ended": "generator", "limit": 757.8085807092493, "low": 1e-7, "high": None}
+    )
+    rate = ["extend error_rate", -2.3, 0.6931]
+    late = ["extend p99", 4.87, 0.1]
+    for held, margin in ((True, rate), (False, late)):
+        fields = {"size": 1234567.0, "held": held, "fresh": True, "margins": [margin], "binds": margin[0]}
+        progress.event(13.0, "probe", {**fields, "broken": [], "began": 0.0, "seconds": 1.0})
+    # then each is shown in few digits, and no share of nothing is near its limit
+    assert "found ended=generator limit=758 low=less than 0.000001" in shown.getvalue()
+    assert "probe of 1,234,567 held: extend error rate 0 %" in shown.getvalue()
+    assert "probe of 1,234,567 broke: extend p99 at 130 times its limit" in shown.getvalue()

@@ -1,0 +1,96 @@
+"""Watches for the moment from which on a target meets its thresholds again."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import Protocol
+
+from tippingpoint.analysis.held_loads import MOST
+from tippingpoint.analysis.thresholds import stage_checks
+from tippingpoint.plan.base import Threshold
+from tippingpoint.plan.read import SearchPlan
+from tippingpoint.rundir.histogram import Counts, Histogram, add_each
+from tippingpoint.rundir.stages import StageResult
+
+WINDOW = 5.0
+"""Seconds for which thresholds have to hold, or half of a step that is shorter than twice that."""
+LOOKS = 3
+"""They have to hold for this many observations, too, in a workload that observes."""
+
+
+def hold_of(plan: SearchPlan) -> float:
+    """Return for how many seconds a lower load is held at most: as long as the last stage, or the search's loads."""
+    return (plan.find or plan.stages[-1]).hold
+
+
+def window_of(plan: SearchPlan) -> float:
+    """Return for how many seconds thresholds have to hold."""
+    return min(max(WINDOW, LOOKS * plan.observe_every), hold_of(plan) / 2)
+
+
+class Interval(Protocol):
+    """What ended in the `seconds` before a moment `t`, by tag."""
+
+    @property
+    def t(self) -> float: ...
+
+    @property
+    def seconds(self) -> float: ...
+
+    @property
+    def measured(self) -> Mapping[str, Histogram | Counts]: ...
+
+
+class RecoveryWatch:
+    """Watches what is measured until all thresholds have held for a while."""
+
+    def __init__(self, thresholds: Sequence[Threshold], window: float) -> None:
+        """`window` is how many seconds they have to hold."""
+        self._thresholds = thresholds
+        self._window = window
+        self._since = inf
+        self._intervals: deque[tuple[float, Mapping[str, Histogram | Counts]]] = deque()
+        self.good_since = inf
+        """When the time began in which thresholds held; infinite until they have."""
+
+    @property
+    def recovered(self) -> bool:
+        """Whether they have held for a while."""
+        return self.good_since < inf
+
+    def begin(self, since: float) -> None:
+        """Count intervals from this moment in the run on; none counts before."""
+        self._since = since
+
+    def heard(self, interval: Interval) -> None:
+        """Take an interval, of which nothing is read that does not count."""
+        if not self.recovered and self._counts(interval.t, interval.seconds):
+            self.add(interval.t, interval.seconds, interval.measured)
+
+    def add(self, t: float, seconds: float, ended: Mapping[str, Histogram | Counts]) -> None:
+        """Take what ended in the `seconds` before a moment. Intervals come in order of time."""
+        if self.recovered or not self._counts(t, seconds):
+            return
+        self._intervals.append((t, ended))
+        begin = t - self._window
+        while self._intervals and self._intervals[0][0] <= begin:
+            self._intervals.popleft()
+        if begin >= self._since and self._hold(begin, t):
+            self.good_since = begin
+
+    def _counts(self, t: float, seconds: float) -> bool:
+        return t - seconds >= self._since - 0.001
+
+    def _hold(self, begin: float, end: float) -> bool:
+        histograms: dict[str, Histogram] = {}
+        for _, interval in self._intervals:
+            add_each(histograms, interval)
+        stage = StageResult(0, 0, "recover", begin, begin, end, histograms, histograms)
+        # A lost lease is no error, but a target that loses most of them does not hold.
+        for operation in {threshold.operation for threshold in self._thresholds}:
+            if stage.failures(operation) > MOST * stage.attempts(operation):
+                return False
+        met = [check.met for check in stage_checks(stage, self._thresholds)]
+        return False not in met and True in met

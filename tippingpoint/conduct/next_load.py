@@ -1,0 +1,126 @@
+"""Judges a turn of a run by what was measured of it, and says which load is next.
+
+It keeps nothing: a run's probes are in its SharedRun, so any unit that becomes the leader goes on from there. With
+`after: recover`, next_lower.py goes on after the last load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tippingpoint.analysis.judged_probe import judge_probe
+from tippingpoint.analysis.search.rebuilt import aim_of, steering
+from tippingpoint.analysis.search.searcher import Searcher
+from tippingpoint.analysis.search.stage_margins import each_from_nothing
+from tippingpoint.conduct.next_lower import begin_after_search, next_lower
+from tippingpoint.conduct.search_messages import NextLoad, SearchEnd, finite
+from tippingpoint.conduct.turn_reports import TurnReports
+from tippingpoint.errors import UserError
+from tippingpoint.plan.cts import CtsPlan
+from tippingpoint.plan.find import Find
+from tippingpoint.plan.read import SearchPlan
+from tippingpoint.plan.share import probe_part
+from tippingpoint.rundir.probe_events import ProbeEvent
+from tippingpoint.util.text import show_size
+
+
+def next_load(reports: TurnReports, searcher: Searcher | None = None) -> NextLoad:
+    """Return what follows the last turn of a run. Raises UserError for a run of which nothing is judged.
+
+    `searcher` knows the run's probes, and learns of the next one; without it, it is made from them.
+    """
+    run = reports.run
+    plan = run.validated()
+    if isinstance(plan, CtsPlan) or not (run.shared or run.recovers):
+        raise UserError("find", plan.name, "a plan with a search, or with lower loads after its last one")
+    if run.found is not None or plan.find is None:
+        return next_lower(plan, reports)
+    searcher = searcher or searcher_after(plan, plan.find, run.probes)
+    if not run.turns:
+        return _after(reports, plan, searcher, run.first - 1, None, fresh=True)
+    turn = run.turns[-1]
+    if reports.lost:
+        if not (plan.holds_leases or plan.cycles):  # leases expire, and an iteration's things are removed
+            why = f"{reports.lost} is missing, and what it made is still part of each load"
+            return NextLoad(after=turn.number, stop=why)
+        return _after(reports, plan, searcher, turn.number, None, fresh=True)
+    if why := reports.unread:
+        return NextLoad(after=turn.number, stop=why)
+    event, silent = _probe(plan, plan.find, reports)
+    if silent and reports.gone:
+        return NextLoad(after=turn.number, probe=event, stop=f"the target is gone: {reports.gone}"[:1000])
+    searcher.tell(steering(plan, event))
+    return _after(reports, plan, searcher, turn.number, event, fresh=silent or event.aborted)
+
+
+def searcher_after(plan: SearchPlan, find: Find, probes: Iterable[ProbeEvent]) -> Searcher:
+    """Return the searcher of a plan that knows these probes."""
+    searcher = Searcher(aim_of(find))
+    for event in probes:
+        searcher.tell(steering(plan, event))
+    return searcher
+
+
+def _probe(plan: SearchPlan, find: Find, reports: TurnReports) -> tuple[ProbeEvent, bool]:
+    """Judge the load as if one machine had brought it; returns also whether nothing of it succeeded."""
+    turn, started = reports.run.turns[-1], reports.run.started
+    assert started is not None
+    with reports.whole() as whole:
+        judged = judge_probe(
+            whole,
+            plan,
+            turn.number,
+            plan.thresholds,
+            find.also,
+            unanswered=reports.unanswered,
+            parts=reports.parts,
+        )
+    aborted = reports.aborted
+    if aborted:
+        judged = replace(judged, held=False, broken=(f"aborted: {aborted}",))
+    event = judged.event(
+        plan,
+        turn.number,
+        plan.load_at(turn.load or 0.0),
+        fresh=turn.fresh,
+        began=turn.begin - started,
+        seconds=reports.ended - turn.begin,
+        gone=reports.gone if judged.silent else "",
+        aborted=bool(aborted),
+    )
+    return event, judged.silent
+
+
+def _after(
+    reports: TurnReports,
+    plan: SearchPlan,
+    searcher: Searcher,
+    number: int,
+    probe: ProbeEvent | None,
+    *,
+    fresh: bool,
+) -> NextLoad:
+    """Return the load that the searcher asks for, or its answer."""
+    run = reports.run
+    ask = searcher.ask(0.0 if run.started is None else reports.ended - run.started)
+    if ask is None:
+        answer = searcher.answer
+        end = SearchEnd(ended=answer.ended, limit=answer.limit, low=answer.low, high=finite(answer.high))
+        following = NextLoad(after=number, probe=probe, end=end)
+        return begin_after_search(run, plan, following) if run.recovers else following
+    try:
+        asked = probe_part(plan, ask.load, 0, max(1, len(run.units) - len(run.missing)))[0]
+    except UserError as refused:
+        return NextLoad(
+            after=number,
+            probe=probe,
+            stop=f"the load {show_size(ask.load)} cannot be shared: {refused}"[:1000],
+        )
+    return NextLoad(
+        after=number,
+        probe=probe,
+        load=ask.load,
+        fresh=fresh or ask.fresh or each_from_nothing(plan),
+        hold=min(ask.hold, asked.hold),
+    )

@@ -1,0 +1,114 @@
+"""Conducts a run on one machine: a run of one unit, whose mailbox is in memory.
+
+What happens next is said by the same rules as in a run of many units (conduct/run_state.py, conduct/next_load.py), at
+once, and from all that was measured instead of digests of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from tippingpoint.conduct.director import conduct, to_judge
+from tippingpoint.conduct.recovery_messages import RECOVERING
+from tippingpoint.conduct.run_state import SharedRun, Turn, UnitWord
+from tippingpoint.conduct.search_messages import ClearHold, NextLoad
+from tippingpoint.plan.cts import CtsPlan
+from tippingpoint.plan.read import Plan
+from tippingpoint.play.conductor import Conductor
+from tippingpoint.play.record import Record
+from tippingpoint.play.turn_report import TurnReport
+from tippingpoint.rundir.probe_events import EVENT, FOUND, ProbeEvent
+
+if TYPE_CHECKING:  # a run that judges nothing needs no numpy, and one without figures no client of Prometheus
+    from tippingpoint.analysis.search.searcher import Searcher
+    from tippingpoint.play.run_figures import RunFigures
+
+_UNIT = "run/0"
+
+
+class Alone(Conductor):
+    """The only unit of a run, and its leader. Its clock goes on as the run does, whatever the wall clock is set to.
+
+    What came of turns that are judged is written as events `probe`, `found` and `recovering`.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        record: Record,
+        first: int,
+        resumed: Sequence[ProbeEvent] = (),
+        figures: RunFigures | None = None,
+    ) -> None:
+        """`first` is the number of the first stage in the journals. `resumed` are the probes of the run that this one
+        resumes. `figures` are those of Prometheus that thresholds are about."""
+        self._record = record
+        self._figures = figures
+        self._report: TurnReport | None = None
+        self._searcher: Searcher | None = None
+        for event in resumed:
+            self._record.event(EVENT, **event.model_copy(update={"stage": None}).model_dump())
+        spent = max((event.began + event.seconds for event in resumed), default=0.0)
+        run = SharedRun.in_memory(plan, _UNIT, first, self.now() - spent, resumed)
+        super().__init__(_UNIT, run, self._say_phase, tell_clear=self._say_clear)
+        self._word = UnitWord(run=run.id, phase="making", t=self.now())
+
+    def now(self) -> float:
+        """Return the present moment."""
+        return self._record.started_wall + self._record.now()
+
+    async def next_turn(self) -> Turn | None:
+        """Judge the turn that was held, if it is to be; return the next one."""
+        while to_judge(self._run, {_UNIT: self._word}) is not None:
+            self._say_word(await asyncio.to_thread(self._judged))
+        return await super().next_turn()
+
+    async def held(self, report: TurnReport) -> None:
+        """Note what was measured, with the figures of Prometheus."""
+        self._report, kind = report, self._run.turns[-1].kind
+        if self._figures is not None and kind not in ("destroy", "recover"):
+            spans = report.began, report.hold_began, report.ended
+            if kind == "find":
+                await self._figures.measure(self._record, report.turn, *spans)
+            else:
+                self._figures.measure_meanwhile(self._record, report.turn, *spans)
+        self._say_word(held=report.turn)
+
+    def _judged(self) -> NextLoad:
+        # It imports numpy, which a run needs only where it is judged meanwhile.
+        from tippingpoint.conduct.next_load import next_load, searcher_after
+        from tippingpoint.play.memory_reports import FromMemory
+
+        plan, wall = self._run.validated(), self._record.started_wall
+        if self._searcher is None and not isinstance(plan, CtsPlan) and plan.find is not None:
+            self._searcher = searcher_after(plan, plan.find, self._run.probes)
+        told = FromMemory(self._run, self._report, self._record.so_far, wall, self.now())
+        return next_load(told, self._searcher)
+
+    def _say_phase(self, phase: Literal["ready", "up"], turn: int) -> None:
+        self._say_word(phase=phase, turn=turn)
+
+    def _say_clear(self, shown: ClearHold) -> None:
+        self._say_word(clear=shown)
+
+    def _say_word(self, following: NextLoad | None = None, **fields: object) -> None:
+        # A word is always new: to judge may take longer than a unit may be silent.
+        now = self.now()
+        self._word = self._word.model_copy(update={**fields, "t": now})
+        self._take(conduct(self._run, {_UNIT: self._word}, now, following))
+
+    def _take(self, run: SharedRun) -> None:
+        """Take the next state of the run, and write what is new in it."""
+        known = self._run
+        for probe in run.probes[len(known.probes) :]:
+            self._record.event(EVENT, **probe.model_dump())
+        if run.found is not None and known.found is None:
+            self._record.event(FOUND, **run.found.model_dump())
+        recovery, before = run.recovery, known.recovery
+        if recovery is not None and recovery != before:
+            written = 0 if before is None else sum(1 for _ in before.events())
+            for fields in [*recovery.events()][written:]:
+                self._record.event(RECOVERING, **fields)
+        self.see(run, 0.0)

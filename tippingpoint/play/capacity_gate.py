@@ -1,0 +1,89 @@
+"""Makes room on the target for the next stage: starts members of a lab, and checks the target's free capacity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tippingpoint.errors import TargetError, UserError
+from tippingpoint.plan.read import AnyStage
+from tippingpoint.plan.spawn import SpawnStage
+from tippingpoint.play.fault_timeline import FaultTimeline
+from tippingpoint.play.interruption import Interruption
+from tippingpoint.play.inventory import Inventory
+from tippingpoint.play.plan_share import PlanShare
+from tippingpoint.play.record import Record
+from tippingpoint.targets.target import Target
+
+
+class CapacityGate:
+    """Checks that the target has room for what a plan makes; with `force` the target is not asked."""
+
+    def __init__(
+        self,
+        target: Target[Any, Any, Any],
+        own: PlanShare,
+        made: Inventory,
+        faults: FaultTimeline,
+        record: Record,
+        interruption: Interruption,
+        *,
+        force: bool,
+    ) -> None:
+        self._target = target
+        self._own = own
+        self._made = made
+        self._faults = faults
+        self._record = record
+        self._interruption = interruption
+        self._force = force
+        self._filled: AnyStage | None = None
+        """The stage whose things have their room: the one before, or that of the run that is resumed."""
+
+    @property
+    def filled(self) -> AnyStage | None:
+        """The stage whose things are there; None for none."""
+        return self._filled
+
+    def fill(self, asked: AnyStage) -> None:
+        """Note that the things of this stage take up room from now on."""
+        self._filled = asked
+
+    def empty(self) -> None:
+        """Note that all things were removed."""
+        self._filled = None
+
+    def has_more_than(self, asked: AnyStage) -> bool:
+        """Return whether things have to be removed for this stage, as the one before had more."""
+        return self._filled is not None and self._own.plan.removes(self._filled, asked)
+
+    async def make(self, asked: AnyStage, place: str) -> None:
+        """Start the lab's members that a stage asks for; raises UserError if the stage does not fit.
+
+        `place` is the plan's field that has the stage.
+        """
+        # Only such a stage asks for members, or is known to a target's room.
+        if not isinstance(asked, SpawnStage):
+            return
+        unless_asked = self._interruption.unless_asked
+        await unless_asked(self._faults.start_members(asked.members or 0))
+        if not self._force:
+            await unless_asked(self._check(asked, place))
+
+    async def look(self, asked: AnyStage, stage: int, place: str) -> str:
+        """Make room for the stage with this number; returns why it cannot begin, or an empty text."""
+        try:
+            await self.make(asked, place)
+        except UserError as refused:
+            return f"stage {stage} was not begun: {refused}"
+        except TargetError as problem:  # the target fails, and the stage will show that
+            self._record.event("room-unknown", stage=stage, problem=str(problem))
+        return ""
+
+    async def _check(self, asked: SpawnStage, place: str) -> None:
+        try:
+            there = self._filled.size if self._filled is not None else 0
+            await self._target.check_room(self._made.entries[0], self._own.plan, asked, there)
+        except UserError as refused:
+            if refused.field.startswith("target."):
+                raise
+            raise UserError(f"{place}.{refused.field}", refused.value, refused.accepted) from None

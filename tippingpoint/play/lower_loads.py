@@ -1,0 +1,70 @@
+"""Brings the loads that follow a cliff onto the target: the one that broke it once more, and lower ones.
+
+Going down means what it can for each kind of load. Leases and renewals become fewer, and a rate slower. Things and
+units are removed, down to the lower load. At a pace whose things stay, those that are there stay too, and a step makes
+its own beside them.
+"""
+
+from __future__ import annotations
+
+from tippingpoint.plan.read import AnyStage
+from tippingpoint.play.capacity_gate import CapacityGate
+from tippingpoint.play.messages import Pause, Paused
+from tippingpoint.play.plan_share import PlanShare
+from tippingpoint.play.record import Record
+from tippingpoint.play.stages import Stages
+from tippingpoint.play.worker_pool import WorkerPool
+
+
+class LowerLoads:
+    """The loads of `after: recover` on this machine: all of each, or a unit's share."""
+
+    def __init__(
+        self, own: PlanShare, stages: Stages, pool: WorkerPool, room: CapacityGate, record: Record
+    ) -> None:
+        self._own = own
+        self._stages = stages
+        self._pool = pool
+        self._room = room
+        self._record = record
+
+    async def from_nothing(self, load: float) -> None:
+        """Take the load away, and have all that was made removed, before this load comes."""
+        await self.pause()
+        await self._pool.prepare([self._own.probe(load)[0]], fresh=True)
+        self._room.empty()
+
+    async def pause(self) -> None:
+        """Put no load on the target."""
+        await self._pool.ask(Paused, lambda _: Pause())
+
+    def goes_down(self, load: float) -> bool:
+        """Return whether things are removed for a load."""
+        return self._room.has_more_than(self._asked(load))
+
+    async def look(self, load: float, number: int) -> str:
+        """Return why the stage of this number has no room for a load; empty if it has, or if the load goes down."""
+        return "" if self.goes_down(load) else await self._room.look(self._asked(load), number, "after")
+
+    async def bring_up(self, number: int, load: float) -> str:
+        """Bring the load from the one before to this one; returns why that failed, or an empty text."""
+        asked, began = self._asked(load), self._record.now()
+        goes_down = self.goes_down(load)
+        size = self._own.probe(load)[1]
+        await self._stages.bring_up(number, "recover", size, asked, asked.over, None)
+        return self._left(began) if goes_down else ""
+
+    def _asked(self, load: float) -> AnyStage:
+        asked, before = self._own.probe(load)[0], self._room.filled
+        if before is None or not self._own.whole.accumulates:
+            return asked
+        # A unit without a share of this load keeps what it has.
+        return asked.on_top(before) if asked.size else before
+
+    def _left(self, began: float) -> str:
+        """Return what of the load before is still there; empty if nothing is."""
+        on, ticks = self._stages.progress, self._pool.ticks_after(began).values()
+        if on is None or all(tick.up for tick in ticks):
+            return ""
+        over = sum(tick.held for tick in ticks) - on.goal
+        return f"{over} {on.things} of the load before could not be removed" if over > 0 else ""

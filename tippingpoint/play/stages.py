@@ -1,0 +1,170 @@
+"""The stages of a run: all workers bring a load up and hold it, with the restart storms in between."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tippingpoint.plan.fields import StageKind
+from tippingpoint.plan.read import AnyStage
+from tippingpoint.play.capacity_gate import CapacityGate
+from tippingpoint.play.fault_timeline import FaultTimeline
+from tippingpoint.play.messages import Begun, Hold
+from tippingpoint.play.plan_share import PlanShare
+from tippingpoint.play.record import Record
+from tippingpoint.play.steadiness import Steadiness
+from tippingpoint.play.watcher import StageProgress
+from tippingpoint.play.worker_pool import Headway, WorkerPool
+from tippingpoint.util import timing
+from tippingpoint.util.lab_socket import ANSWER_TIMEOUT_S
+from tippingpoint.workloads.load import StageOrder
+
+if TYPE_CHECKING:  # a run without profiles needs no client of HTTP
+    from tippingpoint.play.profiler import Profiler
+
+_AT_MOST = 3
+"""A load whose backlog drains is waited for as long as so many time limits of an operation."""
+_STEPS: tuple[StageKind, ...] = ("ramp", "find")
+"""The kinds of stages that are profiled: what a plan asks the target to hold."""
+
+
+class Stages:
+    """Brings stages up and holds them, and knows the current one."""
+
+    def __init__(
+        self,
+        own: PlanShare,
+        pool: WorkerPool,
+        faults: FaultTimeline,
+        room: CapacityGate,
+        record: Record,
+    ) -> None:
+        self.profiler: Profiler | None = None
+        """What profiles the target in each stage; None if nothing does."""
+        self._own = own
+        self._pool = pool
+        self._faults = faults
+        self._room = room
+        self._record = record
+        self._on: StageOrder | None = None
+        self.began = 0.0
+        """The moment in the run at which the latest stage began."""
+        self._hold_began = 0.0
+        self._hold_ends: float | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether any stage has begun."""
+        return self._on is not None
+
+    @property
+    def progress(self) -> StageProgress | None:
+        """Where the run is; None before its first stage."""
+        if self._on is None:
+            return None
+        plan = self._own.whole
+        goal, things = plan.goal(self._on.asked) or (round(self._on.size), plan.load_unit)
+        return StageProgress(
+            elapsed=self._record.now(),
+            stage=self._on.number,
+            stages=len(plan.stages) or None,
+            size=self._on.size,
+            goal=goal,
+            things=things,
+            kind=self._on.kind,
+            remaining=None if self._hold_ends is None else self.hold_left,
+            listed=self._on.listed,
+        )
+
+    async def end_hold_in_order(self) -> None:
+        """Wait for what is under way and belongs to this hold, not to the next stage: faults, as a lab may take its
+        time, and profiles."""
+        await self._pool.wait_for(self._faults.done, ANSWER_TIMEOUT_S)
+        if self.profiler is not None:
+            await self._pool.wait_for(self.profiler.taken, self.profiler.within)
+
+    @property
+    def hold_began(self) -> float | None:
+        """The moment in the run at which the latest stage's hold began; None if it has not."""
+        return None if self._hold_ends is None else self._hold_began - self._record.started
+
+    async def bring_up(
+        self,
+        number: int,
+        kind: StageKind,
+        size: float,
+        asked: AnyStage,
+        over: float,
+        listed: int | None,
+        *,
+        calm: float | None = None,
+        until: asyncio.Event | None = None,
+    ) -> None:
+        """Begin a stage; returns when its load is up, or after the plan's patience without progress.
+
+        With `calm`, the load also has to be steady, so that the backlog of the load before is not blamed on this one:
+        no operation is older than so many seconds, or the oldest gets no younger any more (steadiness.py). The event
+        `until` ends the wait.
+        """
+        removing = kind == "destroy" or self._room.has_more_than(asked)
+        await self._begin(number, kind, size, asked, over, listed)
+        plan = self._own.whole
+        patience = plan.patience
+        begun = self._record.now()
+        deadline = timing.monotonic() + over + patience
+        latest = timing.monotonic() + over + _AT_MOST * patience
+        headway = Headway(removing=removing, making=not plan.holds_leases)
+        steadiness = Steadiness(calm)
+        while timing.monotonic() < deadline and not (until is not None and until.is_set()):
+            # Ticks from before the stage say nothing about it: a storm begins with less load, a removal with more.
+            heard = self._pool.ticks_after(begun)
+            if len(heard) == len(self._pool.alive) and all(tick.up for tick in heard.values()):
+                now = timing.monotonic()
+                if steadiness.is_reached(max(tick.oldest for tick in heard.values()), now):
+                    return
+                if steadiness.is_near(now):
+                    deadline = max(deadline, min(latest, now + patience))
+            if headway.made(heard):
+                deadline = max(deadline, timing.monotonic() + patience)
+            self._pool.changed.clear()
+            await self._pool.wait_for(self._pool.changed, deadline - timing.monotonic())
+
+    def begin_hold(self, hold: float) -> None:
+        """Hold the load for `hold` seconds from now on."""
+        self._hold_began = timing.monotonic()
+        self._hold_ends = self._hold_began + hold
+        self._pool.tell(Hold())
+        if self._own.whole.holds_leases:  # the load is there in a hold, and not while it is brought up
+            self._profile(hold)
+
+    def end_hold(self, seconds: float) -> None:
+        """End the latest hold so many seconds from now."""
+        self._hold_ends = timing.monotonic() + seconds
+
+    @property
+    def hold_left(self) -> float:
+        """How many seconds are left of the latest hold; 0 without one."""
+        return 0.0 if self._hold_ends is None else max(0.0, self._hold_ends - timing.monotonic())
+
+    async def hold_to_the_end(self) -> None:
+        """Wait until the latest hold is over, if any."""
+        if self._hold_ends is not None:
+            await self._pool.wait(self.hold_left)
+
+    async def _begin(
+        self, number: int, kind: StageKind, size: float, asked: AnyStage, over: float, listed: int | None
+    ) -> None:
+        self.began = self._record.now()
+        self._hold_ends = None
+        self._room.fill(asked)
+        order = StageOrder(
+            number=number, size=size, kind=kind, asked=asked, over=over, share=(0, 1), listed=listed
+        )
+        self._on = order
+        await self._pool.ask(Begun, lambda share: order.model_copy(update={"share": share}))
+        if not self._own.whole.holds_leases:
+            self._profile(over + asked.hold)
+
+    def _profile(self, lasts: float) -> None:
+        if self.profiler is not None and self._on is not None and self._on.kind in _STEPS:
+            self.profiler.begin(self._on.number, lasts)

@@ -1,0 +1,66 @@
+"""The events of a runner, for its observers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tippingpoint.conduct.run_state import Phase
+from tippingpoint.plan.fields import StageKind
+from tippingpoint.play.messages import Tick
+from tippingpoint.rundir.manifest import Manifest
+
+_HOLDS: Mapping[StageKind, Phase] = {
+    "ramp": "hold",
+    "storm": "storm hold",
+    "find": "find hold",
+    "recover": "recover hold",
+}
+
+
+@dataclass(frozen=True)
+class StageProgress:
+    """Where a run is; sent with each tick of a worker."""
+
+    elapsed: float
+    stage: int
+    stages: int | None
+    """How many stages are listed; None in a search."""
+    size: float
+    goal: int
+    """How many leases, things or tests the load is made of."""
+    things: str
+    """What these are: leases, machines, iterations, nodes."""
+    kind: StageKind
+    remaining: float | None
+    """Seconds of the hold that are left; None while the load comes up."""
+    listed: int | None = None
+    """Which of the listed stages it is, from 1; `stage` also counts storms."""
+
+    @property
+    def phase(self) -> Phase:
+        """What is being done in the stage."""
+        if self.kind == "destroy":
+            return "drain"
+        return self.kind if self.remaining is None else _HOLDS[self.kind]
+
+
+class RunnerEvents:
+    """The events of a runner; by default each is ignored."""
+
+    def began(self, manifest: Manifest, directory: Path) -> None:
+        """The workers are ready; the first stage follows."""
+
+    def progress(self, progress: StageProgress, worker: str, tick: Tick) -> None:
+        """A worker ticked: its gauges, and the journal lines of its last interval."""
+
+    def preparing(self, what: str, done: int, goal: int) -> None:
+        """All workers together are making something that the stages need."""
+
+    def removing(self, what: str, done: int, goal: int) -> None:
+        """The things that the run made are being removed from the target."""
+
+    def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
+        """A single event happened: a fault, the loss of a worker, the end of a stage in a search."""

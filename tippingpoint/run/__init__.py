@@ -1,1 +1,0 @@
-"""Executes a plan, up to closed journals: the runner, its workers, faults, search and cleaning."""

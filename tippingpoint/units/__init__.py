@@ -1,1 +1,0 @@
-"""Runs of many units: the messages between them, and how their parts become one run."""
