@@ -108,11 +108,15 @@ def find_changes(series: Sequence[Measured]) -> list[list[Change]]:
         return [[] for _ in series]
     runs = max(len(one.values) for one in series)
     orders = _orders(runs, random)
-    largest = np.zeros((2, _PERMUTATIONS))
-    for number in usable:
-        largest = np.maximum(largest, _null(parts[number], orders, there[number]))
+    nulls = {number: _null(parts[number], orders, there[number]) for number in usable}
+    # What is rare in one series may be common in another, whose runs resemble each other more.
+    rare = {
+        number: np.maximum(np.quantile(null, 1 - FALSE_ALARMS, axis=1, keepdims=True), _FINEST)
+        for number, null in nulls.items()
+    }
+    largest = np.max([nulls[number] / rare[number] for number in usable], axis=0)
     return [
-        _changes(part, _edges(part, largest, random), places) if number in usable else []
+        _changes(part, _edges(part, largest * rare[number], random), places) if number in usable else []
         for number, (part, places) in enumerate(zip(parts, there, strict=True))
     ]
 
@@ -138,17 +142,21 @@ def _null(part: _Part, orders: NDArray[np.int64], places: Sequence[int]) -> Floa
     position[list(places)] = np.arange(len(places))
     shuffled = position[orders]
     shuffled = shuffled[shuffled >= 0].reshape(len(orders), len(places))
-    memory = _memory(*_explained(part.logs))
+    memory = _memory(*_unexplained(part.logs, _most_telling(part.logs)))
     again = _remembering(part.logs - part.logs.mean(), memory, shuffled)
     return _deviates(part.floor, again, _largest(again)[0])
 
 
-def _explained(logs: FloatArray) -> tuple[FloatArray, int]:
-    """Return what a level, or a slow way from one to another, leaves of a part, and how much was chosen to fit."""
+def _most_telling(logs: FloatArray) -> list[int]:
+    """Return the edges of the levels that splitting off the most telling piece makes of a part."""
     between, which = _largest(logs[np.newaxis])
     piece = which[int(np.argmax(between)), 0]
     begins, ends, _ = _pieces(len(logs))
-    edges = sorted({0, int(begins[piece]), int(ends[piece]), len(logs)})
+    return sorted({0, int(begins[piece]), int(ends[piece]), len(logs)})
+
+
+def _unexplained(logs: FloatArray, edges: Sequence[int]) -> tuple[FloatArray, int]:
+    """Return what levels with these edges leave of a part, or a slow way if it leaves less; and how much was chosen."""
     left, chosen = _left(logs, edges), _chosen(edges)
     if len(logs) <= DRIFT + 1:
         return left, chosen
@@ -382,7 +390,7 @@ def _between(part: _Part, kept: Sequence[int], places: Sequence[int]) -> list[Ch
     """Return what lies between neighbouring levels, which begin at `kept`."""
     logs = part.logs
     count = len(logs)
-    memory = _memory(_left(logs, kept), _chosen(kept))
+    memory = _memory(*_unexplained(logs, kept))
     alike = memory ** np.abs(np.subtract.outer(np.arange(count), np.arange(count)))
     # The squares within levels expect less of a variance than they have runs: each mean takes the scatter along.
     free = max(1.0, count - sum(float(alike[a:b, a:b].mean()) * (b - a) for a, b in pairwise(kept)))

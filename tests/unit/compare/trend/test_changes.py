@@ -165,3 +165,13 @@ def test_the_newest_level_need_not_outdo_every_slump_there_could_have_been() -> 
         told += sum(any(abs(change.at - at) <= 2 for change in changes) for changes in found)
     # then three in four are found; if they have to be as rare as slumps at any place, five in eight
     assert told >= 165
+
+
+def test_a_series_that_wanders_does_not_hide_a_change_of_another() -> None:
+    # given a figure that is a fifth larger from one run on, beside one whose runs take over nearly all of a deviation
+    found = [
+        changes_of(changed(scattered(seed), at=30, by=1.2), remembering(seed + 100, 0.95))[0]
+        for seed in range(10)
+    ]
+    # then nearly all are found
+    assert sum(any(change.at == 30 for change in changes) for changes in found) >= 9
