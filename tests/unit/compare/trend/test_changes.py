@@ -168,10 +168,10 @@ def test_the_newest_level_need_not_outdo_every_slump_there_could_have_been() -> 
 
 
 def test_a_series_that_wanders_does_not_hide_a_change_of_another() -> None:
-    # given a figure that is a fifth larger from one run on, beside one whose runs take over nearly all of a deviation
+    # given a figure whose last three runs are a tenth larger, beside one whose runs repeat nearly all of a deviation
     found = [
-        changes_of(changed(scattered(seed), at=30, by=1.2), remembering(seed + 100, 0.95))[0]
-        for seed in range(10)
+        changes_of(changed(scattered(seed), at=37, by=1.1), remembering(seed + 100, 0.95))[0]
+        for seed in range(15)
     ]
-    # then nearly all are found
-    assert sum(any(change.at == 30 for change in changes) for changes in found) >= 9
+    # then nearly all are found, as alone
+    assert sum(any(abs(change.at - 37) <= 2 for change in changes) for changes in found) >= 13
