@@ -4,7 +4,12 @@ A part of a series, at an end or within, is compared with the rest of it, and bo
 segmentation: A. B. Olshen, E. S. Venkatraman et al., Biostatistics 5 (2004) 557). How rare such a difference is without
 a change is counted in permutations of the order of the runs. The largest of all series is what counts (P. H. Westfall
 and S. S. Young, Resampling-Based Multiple Testing, 1993). So the answer holds for any scatter of the runs, and for all
-series of a call together.
+series of a call together. A level that is the newest has few places to begin, and is what people wait for. A level
+elsewhere has many. Each kind has its own share of the false alarms, so that the many do not hide the few.
+
+Runs that resemble the run before them look like levels. How much of its deviation a run takes over is estimated within
+the levels. Only what is new in each run is permuted, and what it takes over is added again (P. Bühlmann, Bernoulli 3
+(1997) 123). This estimate is rough in short series, so false alarms become fewer, but not as few as without memory.
 
 A level that moves slowly looks like several steps. So each row of changes in one direction is compared with a slow way
 from one level to another, by Schwarz's criterion (Annals of Statistics 6 (1978) 461): what a model may choose counts.
@@ -14,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import groupby, pairwise
 from math import exp, log, sqrt
 from statistics import NormalDist
@@ -26,6 +31,10 @@ from tippingpoint.rundir.histogram import FloatArray
 
 FALSE_ALARMS = 0.01
 """The share of calls on series without a change in which one is told."""
+_NEWEST = 2 / 3
+"""The share of the false alarms that the newest level may have, where it is not more than half of the series."""
+_MOST_MEMORY = 0.95
+"""The most of a run's deviation that the next is taken to repeat: a series with more never comes back to its level."""
 LEAST = 2
 """The fewest measurements of a level at an end of a series: one alone is an outlier."""
 LEAST_WITHIN = 5
@@ -98,14 +107,23 @@ def find_changes(series: Sequence[Measured]) -> list[list[Change]]:
     if not usable:
         return [[] for _ in series]
     runs = max(len(one.values) for one in series)
-    orders = [random.permutation(runs) for _ in range(_PERMUTATIONS)]
-    largest = np.zeros(_PERMUTATIONS)
-    for number in usable:
-        largest = np.maximum(largest, _null(parts[number], orders, there[number]))
+    orders = _orders(runs, random)
+    nulls = {number: _null(parts[number], orders, there[number]) for number in usable}
+    # What is rare in one series may be common in another, whose runs resemble each other more.
+    rare = {
+        number: np.maximum(np.quantile(null, 1 - FALSE_ALARMS, axis=1, keepdims=True), _FINEST)
+        for number, null in nulls.items()
+    }
+    largest = np.max([nulls[number] / rare[number] for number in usable], axis=0)
     return [
-        _changes(part, _edges(part, largest, random), places) if number in usable else []
+        _changes(part, _edges(part, largest * rare[number], random), places) if number in usable else []
         for number, (part, places) in enumerate(zip(parts, there, strict=True))
     ]
+
+
+def _orders(runs: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """Return random orders of so many runs."""
+    return random.permuted(np.tile(np.arange(runs), (_PERMUTATIONS, 1)), axis=1)
 
 
 def _part(one: Measured, places: Sequence[int]) -> _Part:
@@ -118,11 +136,69 @@ def _part(one: Measured, places: Sequence[int]) -> _Part:
     return _Part(logs, max(floor, _FINEST))
 
 
-def _null(part: _Part, orders: Sequence[NDArray[np.int64]], places: Sequence[int]) -> FloatArray:
-    """Return the largest difference of a part in each of these orders of the runs."""
-    position = {place: number for number, place in enumerate(places)}
-    shuffled = [[position[place] for place in order.tolist() if place in position] for order in orders]
-    return _deviates(part, _largest(part.logs[np.asarray(shuffled)])[0])
+def _null(part: _Part, orders: NDArray[np.int64], places: Sequence[int]) -> FloatArray:
+    """Return the largest differences of a part, of the newest level and of others, in each of these orders of runs."""
+    position = np.full(orders.shape[1], -1)
+    position[list(places)] = np.arange(len(places))
+    shuffled = position[orders]
+    shuffled = shuffled[shuffled >= 0].reshape(len(orders), len(places))
+    memory = _memory(*_unexplained(part.logs, _most_telling(part.logs)))
+    again = _remembering(part.logs - part.logs.mean(), memory, shuffled)
+    return _deviates(part.floor, again, _largest(again)[0])
+
+
+def _most_telling(logs: FloatArray) -> list[int]:
+    """Return the edges of the levels that splitting off the most telling piece makes of a part."""
+    between, which = _largest(logs[np.newaxis])
+    piece = which[int(np.argmax(between)), 0]
+    begins, ends, _ = _pieces(len(logs))
+    return sorted({0, int(begins[piece]), int(ends[piece]), len(logs)})
+
+
+def _unexplained(logs: FloatArray, edges: Sequence[int]) -> tuple[FloatArray, int]:
+    """Return what levels with these edges leave of a part, or a slow way if it leaves less; and how much was chosen."""
+    left, chosen = _left(logs, edges), _chosen(edges)
+    if len(logs) <= DRIFT + 1:
+        return left, chosen
+    slope = _best_slope(logs)[2]
+    slowly = logs - logs.mean() - float(slope @ logs) / float(slope @ slope) * slope
+    return (slowly, 4) if float(slowly @ slowly) < float(left @ left) else (left, chosen)
+
+
+def _left(logs: FloatArray, edges: Sequence[int]) -> FloatArray:
+    """Return the distances of runs from the means of their levels, which `edges` bound."""
+    return np.concatenate([logs[one:other] - logs[one:other].mean() for one, other in pairwise(edges)])
+
+
+def _chosen(edges: Sequence[int]) -> int:
+    """Return how many levels and places between them were chosen to fit."""
+    return 2 * (len(edges) - 1) - 1
+
+
+def _memory(left: FloatArray, chosen: int) -> float:
+    """Return how much of its deviation a run takes over from the run before it, by what is `left` of deviations.
+
+    What is left resembles itself too little. Each level and place that was chosen to fit takes one run of their
+    number, and the estimate itself takes two (M. G. Kendall, Biometrika 41 (1954) 403).
+    """
+    count, squares = len(left), float(left @ left)
+    free = count - chosen - 2
+    if free <= 0 or squares <= count * _FINEST:
+        return 0.0
+    seen = float(left[1:] @ left[:-1]) / squares
+    return min(max((count * seen + chosen) / free, 0.0), _MOST_MEMORY)
+
+
+def _remembering(across: FloatArray, memory: float, shuffled: NDArray[np.int64]) -> FloatArray:
+    """Return series in which what is new in each run comes in other orders; `across` has a mean of 0."""
+    first = sqrt(1 - memory**2)
+    new = np.concatenate((across[:1] * first, across[1:] - memory * across[:-1]))
+    again = new[shuffled]
+    if memory > 0:
+        again[:, 0] /= first
+        for run in range(1, again.shape[1]):
+            again[:, run] += memory * again[:, run - 1]
+    return again
 
 
 def _edges(part: _Part, largest: FloatArray, random: np.random.Generator) -> list[int]:
@@ -131,43 +207,53 @@ def _edges(part: _Part, largest: FloatArray, random: np.random.Generator) -> lis
     if count < 2 * LEAST:
         return []
     between, which = _largest(part.logs[np.newaxis])
-    deviate = float(_deviates(part, between)[0])
-    begin, end = (int(ends[which[0]]) for ends in _pieces(count))
-    if (1 + int(np.sum(largest >= deviate * (1 - 1e-9)))) / (1 + len(largest)) > FALSE_ALARMS:
+    deviates = _deviates(part.floor, part.logs[np.newaxis], between)
+    chances = (1 + np.sum(largest >= deviates * (1 - 1e-9), axis=1)) / (1 + largest.shape[1])
+    spent = chances / (FALSE_ALARMS * np.asarray([_NEWEST, 1 - _NEWEST]))
+    sure = np.where(spent <= 1, between[:, 0], -1.0)
+    kind = int(np.argmax(sure))
+    if sure[kind] < 0:
         return []
+    begins, ends, _ = _pieces(count)
+    begin, end = int(begins[which[kind, 0]]), int(ends[which[kind, 0]])
     found: list[int] = []
     for first, last in ((0, begin), (begin, end), (end, count)):
         inner = _Part(part.logs[first:last], part.floor)
         if last - first >= 2 * LEAST:
-            orders = [random.permutation(last - first) for _ in range(_PERMUTATIONS)]
-            null = _null(inner, orders, range(last - first))
+            null = _null(inner, _orders(last - first, random), range(last - first))
             found += [first + place for place in _edges(inner, null, random)]
         found.append(last)
     return sorted({place for place in found if 0 < place < count})
 
 
 def _largest(logs: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
-    """Return the most that splitting off one piece explains of the squares of each row, and which piece that is."""
+    """Return the most that splitting off one piece explains of the squares of each row, and which piece that is.
+
+    The first of two rows of these is about pieces that are the newest level, the second about others.
+    """
     rows, count = logs.shape
-    begins, ends = _pieces(count)
-    summed = np.zeros((rows, count + 1))
-    np.cumsum(logs - logs.mean(axis=1, keepdims=True), axis=1, out=summed[:, 1:])
-    share = 1 / (ends - begins) + 1 / (count - (ends - begins))
-    found, which = np.empty(rows), np.empty(rows, dtype=np.int64)
+    begins, ends, newest = _pieces(count)
+    summed = np.zeros((count + 1, rows))
+    np.cumsum((logs - logs.mean(axis=1, keepdims=True)).T, axis=0, out=summed[1:])
+    share = (1 / (ends - begins) + 1 / (count - (ends - begins)))[:, np.newaxis]
+    found, which = np.zeros((2, rows)), np.zeros((2, rows), dtype=np.int64)
     for first in range(0, rows, _ROWS):
-        some = summed[first : first + _ROWS]
-        between = (some[:, ends] - some[:, begins]) ** 2 * share
-        which[first : first + _ROWS] = np.argmax(between, axis=1)
-        found[first : first + _ROWS] = np.max(between, axis=1)
+        some = np.ascontiguousarray(summed[:, first : first + _ROWS])
+        between = (some[ends] - some[begins]) ** 2 * share
+        for kind, pieces in enumerate((between[:newest], between[newest:])):
+            if pieces.size:
+                which[kind, first : first + _ROWS] = np.argmax(pieces, axis=0) + kind * newest
+                found[kind, first : first + _ROWS] = np.max(pieces, axis=0)
     return found, which
 
 
-def _deviates(part: _Part, between: FloatArray) -> FloatArray:
-    """Return how rare it is that a piece explains that much of a part's squares, as normal deviates."""
-    free = max(1, len(part.logs) - 2)
-    left = np.maximum(_squares(part.logs) - between, 0.0) / free
-    t = np.sqrt(between / np.maximum(left, part.floor))
-    return np.where(left > part.floor, _as_normal(t, free), t)
+def _deviates(floor: float, logs: FloatArray, between: FloatArray) -> FloatArray:
+    """Return how rare it is that a piece explains that much of the squares of a row, as normal deviates."""
+    free = max(1, logs.shape[1] - 2)
+    squares = np.sum((logs - logs.mean(axis=1, keepdims=True)) ** 2, axis=1)
+    left = np.maximum(squares - between, 0.0) / free
+    t = np.sqrt(between / np.maximum(left, floor))
+    return np.where(left > floor, _as_normal(t, free), t)
 
 
 def _squares(logs: FloatArray) -> float:
@@ -176,13 +262,18 @@ def _squares(logs: FloatArray) -> float:
 
 
 @cache
-def _pieces(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the first and last places of the pieces that may be a level of their own."""
+def _pieces(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """Return the first and last places of the pieces that may be a level of their own.
+
+    The first of them, whose number is returned too, are the newest level, and at most half of all.
+    """
     begins, ends = np.triu_indices(count + 1, LEAST)
-    at_an_end = ((begins == 0) | (ends == count)) & (count - (ends - begins) >= LEAST)
-    within = (begins > 0) & (ends < count) & (ends - begins >= LEAST_WITHIN)
-    usable = at_an_end | within
-    return begins[usable], ends[usable]
+    long = ends - begins
+    newest = (ends == count) & (2 * long <= count)
+    oldest = (begins == 0) & (2 * long < count)
+    within = (begins > 0) & (ends < count) & (long >= LEAST_WITHIN)
+    places = np.concatenate((np.flatnonzero(newest), np.flatnonzero(oldest | within)))
+    return begins[places], ends[places], int(np.sum(newest))
 
 
 def _as_normal(t: FloatArray, free: int) -> FloatArray:
@@ -243,12 +334,10 @@ def _drift(part: _Part, edges: Sequence[int], places: Sequence[int]) -> Change |
     count = len(logs)
     if count <= DRIFT + 1:
         return None
-    begins, ends, slopes = _slopes(count)
+    begin, end, slope = _best_slope(logs)
     across = logs - logs.mean()
-    turned = (slopes @ across) ** 2 / (slopes**2).sum(axis=1)
-    best = int(np.argmax(turned))
     steps = sum(_squares(part.logs[one:other]) for one, other in pairwise(edges))
-    line = float(across @ across) - float(turned[best])
+    line = float(across @ across) - float(slope @ across) ** 2 / float(slope @ slope)
     least = count * part.floor
 
     def criterion(squares: float, chosen: int) -> float:
@@ -257,18 +346,17 @@ def _drift(part: _Part, edges: Sequence[int], places: Sequence[int]) -> Change |
     # A step has a level after it and a place; a line has two levels, a begin and an end.
     if criterion(line, 4) >= criterion(steps, 2 * (len(edges) - 2) + 1):
         return None
-    slope = slopes[best]
     shown = (part.shown if part.shown is not None else part.logs)[first:last]
     spread, free = float(slope @ slope), max(1, count - 4)
     by = float(slope @ shown) / spread
     left = float(np.sum((shown - shown.mean() - by * slope) ** 2)) / free
     error = _student(free) * sqrt(max(left, part.floor) / spread)
     before = float(shown.mean()) + by * float(slope.min())
-    begin = places[first + int(begins[best]) + 1]
+    at = places[first + begin + 1]
     return Change(
-        at=begin,
-        earliest=begin,
-        latest=places[first + int(ends[best])],
+        at=at,
+        earliest=at,
+        latest=places[first + end],
         before=exp(before),
         after=exp(before + by),
         ratio=exp(by),
@@ -279,6 +367,14 @@ def _drift(part: _Part, edges: Sequence[int], places: Sequence[int]) -> Change |
     )
 
 
+def _best_slope(logs: FloatArray) -> tuple[int, int, FloatArray]:
+    """Return the last place before, the first after, and the slow way that explains most of a part's squares."""
+    begins, ends, slopes = _slopes(len(logs))
+    best = int(np.argmax((slopes @ logs) ** 2 / (slopes**2).sum(axis=1)))
+    return int(begins[best]), int(ends[best]), slopes[best]
+
+
+@lru_cache(maxsize=4)
 def _slopes(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]:
     """Return the last places before and the first after all slow ways from one level to another, and these ways.
 
@@ -293,13 +389,20 @@ def _slopes(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArra
 def _between(part: _Part, kept: Sequence[int], places: Sequence[int]) -> list[Change]:
     """Return what lies between neighbouring levels, which begin at `kept`."""
     logs = part.logs
-    free = max(1, len(logs) - (len(kept) - 1))
+    count = len(logs)
+    memory = _memory(*_unexplained(logs, kept))
+    alike = memory ** np.abs(np.subtract.outer(np.arange(count), np.arange(count)))
+    # The squares within levels expect less of a variance than they have runs: each mean takes the scatter along.
+    free = max(1.0, count - sum(float(alike[a:b, a:b].mean()) * (b - a) for a, b in pairwise(kept)))
     within = sum(_squares(logs[first:last]) for first, last in pairwise(kept)) / free
-    variance, side = (within, _student(free)) if within > part.floor else (part.floor, _SIDE)
+    variance, side = (
+        (within, _student(max(1, count - (len(kept) - 1)))) if within > part.floor else (part.floor, _SIDE)
+    )
     found: list[Change] = []
     for first, middle, last in zip(kept, kept[1:], kept[2:], strict=False):
         before, after = float(logs[first:middle].mean()), float(logs[middle:last].mean())
-        error = side * sqrt(variance * (1 / (middle - first) + 1 / (last - middle)))
+        weights = np.repeat((-1 / (middle - first), 1 / (last - middle)), (middle - first, last - middle))
+        error = side * sqrt(variance * float(weights @ alike[first:last, first:last] @ weights))
         earliest, latest = _plausible(logs[first:last], middle - first, variance)
         found.append(
             Change(

@@ -129,3 +129,49 @@ def test_a_step_is_told_as_a_step_and_a_line_as_a_drift() -> None:
     assert sum(drifting["step"]) <= 1
     assert sum(drifting["line"]) >= 11
     assert sum(drifting["way"]) >= 10
+
+
+def remembering(seed: int, share: float, sigma: float = 0.05) -> list[float | None]:
+    """Return figures of runs that each have a share of the deviation of the run before."""
+    random = np.random.default_rng(seed)
+    logs = random.normal(size=RUNS)
+    for run in range(1, RUNS):
+        logs[run] = share * logs[run - 1] + np.sqrt(1 - share**2) * logs[run]
+    return [float(value) for value in np.exp(sigma * logs) * 5000]
+
+
+def test_runs_that_resemble_the_run_before_rarely_tell_a_change() -> None:
+    # given histories without a change, whose runs take over half of the deviation of the run before
+    alarms = sum(bool(changes_of(remembering(seed, 0.5))[0]) for seed in range(60))
+    # then one in ten or so tells one: more than 13 have a chance of one in a hundred. Where the order of the runs is
+    # permuted as if they did not resemble each other, four in ten do, and 13 or fewer have that chance
+    assert alarms <= 13
+
+
+def test_the_interval_of_a_change_knows_that_runs_resemble_each_other() -> None:
+    # given such histories, which double in the middle
+    found = [changes_of(changed(remembering(seed, 0.5), at=20, by=2.0))[0] for seed in range(60)]
+    told = [change for changes in found for change in changes if abs(change.at - 20) <= 1]
+    assert len(told) >= 55
+    # then nine in ten intervals hold the truth; less than 80 % of them have a chance of one in a hundred
+    assert sum(change.low <= 2.0 <= change.high for change in told) >= 0.8 * len(told)
+
+
+def test_the_newest_level_need_not_outdo_every_slump_there_could_have_been() -> None:
+    # given histories whose last two, three or five runs are slower
+    told = 0
+    for at, by in ((38, 1.2), (37, 1.2), (37, 1.15), (35, 1.1)):
+        found = [changes_of(changed(scattered(seed, 0.05), at=at, by=by))[0] for seed in range(60)]
+        told += sum(any(abs(change.at - at) <= 2 for change in changes) for changes in found)
+    # then three in four are found; if they have to be as rare as slumps at any place, five in eight
+    assert told >= 165
+
+
+def test_a_series_that_wanders_does_not_hide_a_change_of_another() -> None:
+    # given a figure whose last three runs are a tenth larger, beside one whose runs repeat nearly all of a deviation
+    found = [
+        changes_of(changed(scattered(seed), at=37, by=1.1), remembering(seed + 100, 0.95))[0]
+        for seed in range(15)
+    ]
+    # then nearly all are found, as alone
+    assert sum(any(abs(change.at - 37) <= 2 for change in changes) for changes in found) >= 13
