@@ -43,7 +43,7 @@ def _turn_twice(play_turn: Any) -> Any:
         if turn.number == 1:
             await self.bring_up(turn)
             self._stages.begin_hold(1.0)
-            await self._crew.wait(1.0)
+            await self._pool.wait(1.0)
         return await play_turn(self, turn, late)
 
     return again

@@ -107,7 +107,7 @@ class Closing:
         if cut and status == "complete":
             status = "cut"
             they = choose(len(cut), "it was", "they were")
-            reason = f"{show_names(cut, 'worker')} of {len(self._crew.workers)} ended before {they} told to"
+            reason = f"{show_names(cut, 'worker')} of {len(self._pool.workers)} ended before {they} told to"
         if self._made.gone and status == "complete":
             status, reason = self._without_what_it_made()
         return self._finish(status, reason)

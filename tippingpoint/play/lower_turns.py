@@ -60,9 +60,10 @@ class LowerTurns:
 
     def heard(self, tick: Tick) -> None:
         """Take a worker's tick."""
-        if self._watch is not None:
-            self._watch.heard(tick)
-            if self._watch.recovered:
+        watch = self._watch
+        if watch is not None and watch.counts(tick.t, tick.seconds):  # only then is it decoded
+            watch.add(tick.t, tick.seconds, tick.measured)
+            if watch.recovered:
                 self._recovered.set()
 
     async def prepare(self, turn: Turn) -> None:

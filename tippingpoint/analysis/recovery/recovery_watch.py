@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from math import inf
-from typing import Protocol
 
 from tippingpoint.analysis.held_loads import MOST
 from tippingpoint.analysis.thresholds import stage_checks
@@ -30,19 +29,6 @@ def window_of(plan: SearchPlan) -> float:
     return min(max(WINDOW, LOOKS * plan.observe_every), hold_of(plan) / 2)
 
 
-class Interval(Protocol):
-    """What ended in the `seconds` before a moment `t`, by tag."""
-
-    @property
-    def t(self) -> float: ...
-
-    @property
-    def seconds(self) -> float: ...
-
-    @property
-    def measured(self) -> Mapping[str, Histogram | Counts]: ...
-
-
 class RecoveryWatch:
     """Watches what is measured until all thresholds have held for a while."""
 
@@ -64,14 +50,9 @@ class RecoveryWatch:
         """Count intervals from this moment in the run on; none counts before."""
         self._since = since
 
-    def heard(self, interval: Interval) -> None:
-        """Take an interval, of which nothing is read that does not count."""
-        if not self.recovered and self._counts(interval.t, interval.seconds):
-            self.add(interval.t, interval.seconds, interval.measured)
-
     def add(self, t: float, seconds: float, ended: Mapping[str, Histogram | Counts]) -> None:
         """Take what ended in the `seconds` before a moment. Intervals come in order of time."""
-        if self.recovered or not self._counts(t, seconds):
+        if not self.counts(t, seconds):
             return
         self._intervals.append((t, ended))
         begin = t - self._window
@@ -80,8 +61,9 @@ class RecoveryWatch:
         if begin >= self._since and self._hold(begin, t):
             self.good_since = begin
 
-    def _counts(self, t: float, seconds: float) -> bool:
-        return t - seconds >= self._since - 0.001
+    def counts(self, t: float, seconds: float) -> bool:
+        """Return whether it is still of interest what ended in the `seconds` before a moment."""
+        return not self.recovered and t - seconds >= self._since - 0.001
 
     def _hold(self, begin: float, end: float) -> bool:
         histograms: dict[str, Histogram] = {}
