@@ -56,9 +56,7 @@ def server(place: Path, runs: Runs) -> Iterator[Reader]:
         yield reader
 
 
-@pytest.fixture(
-    params=[("light", 1180), ("dark", 1180), ("light", 400), ("dark", 400)], ids=lambda p: f"{p[0]}-{p[1]}"
-)
+@pytest.fixture(params=[("light", 1180), ("dark", 400)], ids=lambda p: f"{p[0]}-{p[1]}")
 def page(request: pytest.FixtureRequest, browser: Browser, server: Reader) -> Iterator[Page]:
     """Somebody who has just logged in; what the browser complained of since fails the test."""
     scheme, width = request.param

@@ -18,7 +18,7 @@ import ops
 import pytest
 from ops import testing
 
-from tests.charms.generators import Directory
+from tests.charms.generators import Directory, metadata
 from tippingpoint.collect import reports
 from tippingpoint.conduct.run_state import SharedRun, UnitWord
 
@@ -52,7 +52,7 @@ charm = load_charm()
 
 def context(unit: int = 0) -> testing.Context[ops.CharmBase]:
     """The charm as Juju would run it. Without `charm_root` ops writes its files into a directory of each test."""
-    return testing.Context(charm.MetricsCollectorCharm, unit_id=unit)
+    return testing.Context(charm.MetricsCollectorCharm, **metadata("metrics-collector"), unit_id=unit)
 
 
 def on_machine(monkeypatch: pytest.MonkeyPatch, root: Path) -> Directory:

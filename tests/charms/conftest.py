@@ -7,10 +7,12 @@ import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import ops
 import pytest
+from scenario import _runtime
 from tippingpoint_charm import exchange
 from tippingpoint_charm.agent import Agent
 
@@ -29,6 +31,15 @@ def keys_in(document: dict[str, Any]) -> Iterator[str]:
         name = "UNIT" if "/" in key else key
         inside = [*keys_in(value)] if isinstance(value, dict) else []
         yield from (f"{name}.{each}" for each in inside) if inside else ([] if value == {} else [name])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_metadata() -> Iterator[None]:
+    """ops.testing writes a charm's metadata anew for each event, in which PyYAML takes longer than the charm. JSON is
+    YAML."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_runtime, "yaml", SimpleNamespace(safe_dump=json.dumps))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -19,12 +19,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import yaml
 from ops import testing
 from scenario.state import _Event  # what ctx.on has is Juju's own events, and those of a charm's objects
 from tippingpoint_charm.generator import GeneratorCharm
 from tippingpoint_charm.machine import Machine, MachineProblem
 
+from scripts._reference.charms import charmcraft
 from tippingpoint.conduct.director import begin_run
 from tippingpoint.conduct.run_state import SharedRun, UnitWord
 from tippingpoint.plan.read import parse_plan
@@ -55,6 +55,12 @@ CHARM_TYPES: dict[str, type[GeneratorCharm]] = {
     "load-claimer": _module("load-claimer").LoadClaimerCharm,
     "container-spawner": _module("container-spawner").ContainerSpawnerCharm,
 }
+
+
+def metadata(name: str) -> dict[str, dict[str, Any]]:
+    """What a testing.Context is to know of a charm: it would read that anew."""
+    meta = dict(charmcraft(name))
+    return {"config": meta.pop("config"), "actions": meta.pop("actions"), "meta": meta}
 
 
 class Directory(Machine):
@@ -148,10 +154,8 @@ class Unit:
                 return here.pack
 
         self.charm = Charm
-        meta = yaml.safe_load((CHARMS / name / "charmcraft.yaml").read_text())
-        config, actions = meta.pop("config"), meta.pop("actions")
         self.context: testing.Context[GeneratorCharm] = testing.Context(
-            Charm, meta=meta, config=config, actions=actions, unit_id=number
+            Charm, **metadata(name), unit_id=number
         )
         self.on = self.context.on
 

@@ -31,8 +31,9 @@ and LXD, the example of a target, and `clean`. Nothing that needs OpenStack, Pac
 a packed charm is quick, and no test that starts or shares a cluster of LXD."""
 
 LAB = (
-    "lab",
-    "lxd/test_lxd_demo.py",
+    "lab/test_lab.py",
+    "lab/test_releases.py",
+    "lab/test_service.py",
     "lxd/test_lxd_lab.py",
     "lxd/test_lxd_proxy.py",
     "maas/test_maas_lab.py",
@@ -43,14 +44,26 @@ LAB = (
 """What labs themselves do. CI runs these too where lab/ is not as it was when they last passed."""
 
 NIGHTLY = (
-    # What the engine does about a target, a worker or a unit that fails, which the simulator tries thousands of times
-    # (docs/explanation/simulated-runs.md says where each has its place there).
+    # What the engine does about a target, a worker or a unit that fails, which the simulator draws thousands of times.
+    # docs/explanation/simulated-runs.md says of each what is drawn and asked there, and what is not.
     "agent/test_agent.py::test_a_unit_whose_agent_is_restarted_in_a_search_takes_part_again",
     "agent/test_agent.py::test_a_search_of_two_units_ends_on_both_when_a_threshold_aborts_it",
     "agent/test_agent.py::test_two_units_lower_their_load_after_it_was_too_much_until_the_target_is_back",
     "agent/test_agent.py::test_what_a_unit_that_is_removed_has_measured_is_in_the_report",
     "agent/test_agent.py::test_an_agent_that_crashed_closes_its_part_with_what_it_has",
     "agent/test_agent.py::test_a_crash_in_the_middle_of_making_ready_leaves_nothing",
+    "run/test_early_ends.py::test_a_threshold_with_abort_ends_the_run_when_the_target_hangs",
+    "run/test_early_ends.py::test_a_search_takes_a_load_away_that_a_threshold_aborts",
+    "run/test_early_ends.py::test_a_second_ctrl_c_cuts_what_is_under_way",
+    "run/test_held.py",
+    "run/test_own_lateness.py",
+    "run/test_run_faults.py::test_a_target_that_stands_still_costs_the_same_in_tables_charts_and_thresholds",
+    "run/test_run_faults.py::test_a_worker_killed_in_mid_stage_loses_at_most_one_interval",
+    "run/test_run_faults.py::test_ctrl_c_at_any_time_ends_in_order",
+    "units/test_parts.py::test_a_stop_ends_all_parts_in_order",
+    "units/test_parts.py::test_a_unit_that_is_away_when_a_turn_begins_begins_it_late_and_says_so",
+    "units/test_shared_search.py",
+    # What nothing simulated takes the place of: unit tests have the rules, and the night has the real thing.
     "agent/test_agent.py::test_another_run_ends_the_one_that_goes_on",
     "etcd/test_leaders.py",
     "etcd/test_rates.py",
@@ -63,20 +76,9 @@ NIGHTLY = (
     "lxd/test_lxd_verdicts.py",
     "monitoring/test_figure_thresholds.py",
     "openstack/test_openstack_verdicts.py",
-    "run/test_early_ends.py::test_a_threshold_with_abort_ends_the_run_when_the_target_hangs",
-    "run/test_early_ends.py::test_a_search_takes_a_load_away_that_a_threshold_aborts",
-    "run/test_early_ends.py::test_a_second_ctrl_c_cuts_what_is_under_way",
-    "run/test_held.py",
-    "run/test_own_lateness.py",
     "run/test_run_faults.py::test_a_fault_that_takes_the_lab_long_is_over_before_the_next_stage_begins",
-    "run/test_run_faults.py::test_a_target_that_stands_still_costs_the_same_in_tables_charts_and_thresholds",
-    "run/test_run_faults.py::test_a_worker_killed_in_mid_stage_loses_at_most_one_interval",
     "run/test_run_faults.py::test_a_worker_that_is_stopped_does_not_hang_the_run",
-    "run/test_run_faults.py::test_ctrl_c_at_any_time_ends_in_order",
-    "units/test_parts.py::test_a_stop_ends_all_parts_in_order",
     "units/test_parts.py::test_a_storm_that_is_asked_for_in_a_hold_takes_the_place_of_the_turn_that_was_named",
-    "units/test_parts.py::test_a_unit_that_is_away_when_a_turn_begins_begins_it_late_and_says_so",
-    "units/test_shared_search.py",
     # Faults of real targets: each client's contract has its losses and restarts, and stays.
     "juju/test_juju_faults.py::test_connections_that_are_half_open",
     "lxd/test_lxd_faults.py",

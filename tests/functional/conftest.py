@@ -30,7 +30,7 @@ from lab.openstack.programs import is_installed
 from lab.pacemaker.cluster import PacemakerLab
 from tests.conftest import MARK
 from tests.functional.chosen import LAB, NIGHTLY, QUICK, is_among
-from tests.functional.forked import Forked, end_nursery
+from tests.functional.forked import end_nursery
 from tests.functional.juju.juju_access import REAL, user_of
 from tests.functional.shared_labs import (
     SharedLab,
@@ -48,7 +48,8 @@ L = TypeVar("L")
 _FAKETIME = Path(__file__).resolve().parents[2] / ".cache" / "lib" / "libfaketimeMT.so.1"
 _GONE_WITHIN_S = 300.0
 _ROOT = os.geteuid() == 0
-_OF_LXD = {"lxd", "lxd_single", "new_lxd"}
+_LXD_CLUSTERS = {"lxd", "new_lxd"}
+_OF_LXD = {"lxd_single", *_LXD_CLUSTERS}
 _GO = shutil.which("go") is not None
 _BROKEN = "openstack_to_break"
 _OF_OPENSTACK = {"openstack", _BROKEN}
@@ -60,8 +61,8 @@ _LEFT_OUT = set[str]() if _ROOT else _OF_ROOT if is_installed() else {*_OF_ROOT,
 _FIXTURES = {"lxd": _OF_LXD, "openstack": _OF_OPENSTACK, "pacemaker": _OF_PACEMAKER, "libvirt": _OF_LIBVIRT}
 _BY_FILE = {"agent", "juju", "lab", "maas", "pacemaker", "releases", "run"}
 """Folders whose tests mostly wait."""
-_FIRST = ("openstack", "lxd", "pacemaker", "maas", "agent", "run", "juju")
-"""What takes long is begun first."""
+_FIRST = ("openstack", "lxd", "charms", "monitoring", "etcd", "agent", "run", "pacemaker", "maas", "juju")
+"""What takes long is begun first, and before it what one process does alone: files of others fill the end."""
 _MARKS = {
     "quick": "what plain ./scripts/test runs",
     "lab": "what labs themselves do, for CI where lab/ has changed, and nightly",
@@ -133,7 +134,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if of_mark & fixtures:
                 item.add_marker(mark)
         for mark, chosen in (("quick", QUICK), ("lab", LAB), ("nightly", NIGHTLY)):
-            if is_among(_below(item.nodeid), chosen):
+            if is_among(_below(item.nodeid), chosen) and not (mark == "quick" and _LXD_CLUSTERS & fixtures):
                 item.add_marker(mark)
     order = {folder: place for place, folder in enumerate(_FIRST)}
     items.sort(
@@ -182,8 +183,8 @@ def lab_directories() -> Iterator[list[Path]]:
 
 
 def _started() -> Iterator[str]:
-    """The command lines of what this session's tests have started and still runs."""
-    yield from (" ".join(map(str, process.args)) for process in Forked.started if process.poll() is None)
+    """The command lines of what this session's tests have started and still runs. Those of what was forked are the
+    nursery's."""
     mark = f"{MARK}={os.environ[MARK]}".encode()
     for process in Path("/proc").iterdir():
         with contextlib.suppress(OSError):  # it has ended

@@ -1,6 +1,8 @@
 """The program without the second that Python needs to import it: a process forked from a nursery, which has imported it
-before. It has its own streams, environment, signals and exit code, and is a child of the tests' process. Only its
-command line and its environment in /proc are those of the nursery: what looks at these executes the program."""
+before. It has its own streams, environment, signals, working directory and exit code, and is a child of the tests'
+process. The rest is the nursery's: its command line and its environment in /proc, umask and limits, and what is read
+from an environment only as a program starts or is imported (TZ, a locale, PYTHONPATH, LD_PRELOAD). What is about one of
+these executes the program."""
 
 from __future__ import annotations
 
@@ -13,16 +15,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 class Forked(subprocess.Popen[str]):
     """`tippingpoint ARGUMENT...` with pipes for its output, or what else is named for it."""
-
-    started: ClassVar[list[Forked]] = []
-    """All of them."""
 
     def __init__(
         self,
@@ -38,7 +37,6 @@ class Forked(subprocess.Popen[str]):
             text=True,
             env=environment,
         )
-        self.started.append(self)
 
     def _execute_child(self, args: list[str], *rest: Any) -> None:
         """Have the nursery fork where Popen would execute a program. The arguments are those of subprocess.Popen."""

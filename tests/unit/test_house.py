@@ -58,6 +58,14 @@ def files() -> list[Path]:
     ]
 
 
+def test_each_nightly_test_has_a_row_that_says_what_takes_its_place() -> None:
+    page = (ROOT / "docs/explanation/simulated-runs.md").read_text()
+    table = page.split("## What takes the place of which test")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall("`([^`]+)`", row)} - {"abort"}
+    assert named == {nightly.partition("::")[0] for nightly in NIGHTLY}
+
+
 @pytest.mark.parametrize("chosen", [*QUICK, *LAB, *NIGHTLY])
 def test_what_is_listed_to_run_then_exists(chosen: str) -> None:
     place, _, name = chosen.partition("::")

@@ -216,7 +216,8 @@ def begun(process: subprocess.Popen[str]) -> bool:
 def test_ctrl_c_at_any_time_ends_in_order(etcd: EtcdLab, tmp_path: Path, delay: float) -> None:
     # given a run that was started a moment ago
     out = tmp_path / "runs"
-    process = start("run", write_plan(tmp_path, stages=LONG), *settings(etcd), "--out", out)
+    # (executed, as it is also interrupted while Python imports it)
+    process = execute("run", write_plan(tmp_path, stages=LONG), *settings(etcd), "--out", out)
     assert begun(process)
     time.sleep(delay)
     # when the user has seen enough

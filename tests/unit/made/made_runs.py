@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -66,6 +68,12 @@ def made_curve(samples: Mapping[float, Sequence[float]]) -> Curve:
     )
 
 
+@functools.cache
+def _as_kept(plan: str) -> str:
+    """A plan in YAML, which takes PyYAML a while, as JSON."""
+    return parse_plan(plan).model_dump_json()
+
+
 def made_run(
     stages: Iterable[StageResult],
     *,
@@ -81,7 +89,7 @@ def made_run(
     target: str = "",
 ) -> RunData:
     """A run of these stages; `plan` is YAML, and `target` a kind, if not the usual one of the workload."""
-    parsed = parse_plan(plan).model_dump(mode="json") if plan is not None else None
+    parsed = json.loads(_as_kept(plan)) if plan is not None else None
     manifest = Manifest(
         id=title,
         title=title,
