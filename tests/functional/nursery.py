@@ -38,6 +38,7 @@ def serve(asking: socket.socket) -> None:
         if not between:
             born = os.fork()
             if not born:
+                asking.detach()  # or its number, which is another file's by then, would be closed at the end
                 _be(asked, streams)
             os.write(tells, born.to_bytes(4, "big"))
             os._exit(0)  # which leaves the new process to the tests'
