@@ -33,6 +33,7 @@ from typing import Any
 
 from lab.ask import ask
 from lab.certificates import make_certificates
+from lab.cgroups import VanishingCgroups
 from lab.control import LabError, Member
 from lab.maas.control import MOST_HOSTS, MOST_MACHINES
 from lab.maas.libvirt import LibvirtHost
@@ -106,8 +107,10 @@ class MaasLab:
             starter = cleanup.enter_context(starting_thread("maas-lab", self.places))
             if self._with_libvirt:
                 (phone_port,) = free_ports(1)
+                groups = VanishingCgroups(cleanup, self.directory.name) if self.places.apart else None
+                bound = groups.fresh("libvirt", self.places.target).values() if groups else ()
                 programs = Starter(cleanup, self.directory, self.places)
-                self.libvirt = LibvirtHost(cleanup, programs, self.directory, phone_port)
+                self.libvirt = LibvirtHost(cleanup, programs, self.directory, phone_port, bound)
             cleanup.callback(self._end)
             self._configure()
             self._process = starter.submit(self._popen).result()

@@ -53,7 +53,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "lxd": {
         "name": "repeatable",
         "target": {"kind": "lxd"},
-        "workload": {"kind": "spawn", "until": "running", "observe_every": "10s", "timeout": "2m"},
+        "workload": {"kind": "spawn", "until": "started", "timeout": "1m"},
         "find": {
             "load": "rate",
             "groups": 3,
