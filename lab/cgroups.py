@@ -12,8 +12,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,29 +83,16 @@ class VanishingCgroups:
         for hierarchy, tree in self._trees.items():
             _make(hierarchy, tree)
 
-    def fresh(self, child: str) -> dict[Hierarchy, Path]:
-        """Make a new, empty child group in each of these groups."""
+    def fresh(self, child: str, processors: Collection[int]) -> dict[Hierarchy, Path]:
+        """Make a new, empty child group in each of these groups, whose processes run on these processors."""
         groups = {hierarchy: tree / child for hierarchy, tree in self._trees.items()}
         _remove(list(groups.values()))
         for hierarchy, group in groups.items():
             _make(hierarchy, group)
+            # Before Linux 6.2, a process that joins a group forgets which processors it was given.
+            if (group / "cpuset.cpus").exists():
+                (group / "cpuset.cpus").write_text(",".join(map(str, processors)))
         return groups
-
-
-@contextmanager
-def on_one_core(place: int) -> Generator[None]:
-    """What this thread starts meanwhile runs on one core only: that of `place` among those of this thread, by turns.
-
-    On two cores, an etcd with a quota answers 1.4 times as many requests in one half minute as in another
-    (docs/explanation/how-releases-are-compared.md). It has to begin on its core: once it has threads, each would have
-    to be moved.
-    """
-    ours = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {sorted(ours)[place % len(ours)]})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, ours)
 
 
 def limit_cpu(groups: Mapping[Hierarchy, Path], pid: int, cores: float) -> bool:

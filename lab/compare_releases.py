@@ -13,7 +13,6 @@ import argparse
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from lab.cgroups import LEAST_CPU
@@ -21,6 +20,8 @@ from lab.commands import compare_words, run_on, write_page
 from lab.control import LabError
 from lab.demo import LABS, Lab
 from lab.etcd.cluster import EtcdLab
+from lab.places import Places, take_places
+from lab.program import add_cpus
 from lab.watched import watched
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import load_plan
@@ -54,6 +55,7 @@ def main(arguments: Sequence[str]) -> int:
         metavar="CORES",
         help="so much of a core for each member of an etcd: what else the machine does then matters less",
     )
+    add_cpus(parser)
     parser.add_argument("--set", dest="settings", metavar="KEY=VALUE", action="append", default=[])
     parser.add_argument(
         "--out", type=Path, default=Path("runs"), metavar="DIR", help="where runs go (./runs)"
@@ -112,9 +114,11 @@ def _run_all(options: argparse.Namespace, runs: dict[str, list[Path]]) -> None:
     if len(set(releases)) != len(releases):
         raise UserError("RELEASE", ", ".join(releases), "each release once: the control repeats the first")
     holds = _holds(options.plan, options.hold)
-    start = _starter(options.target, options.cpu)
+    places = take_places(options.cpus, MEMBERS)
+    start = _starter(options.target, options.cpu, places)
     rounds = order_of(releases, options.repeats)
     count, done = sum(map(len, rounds)), 0
+    print(f"compare-releases: {places.sentence()}", flush=True)
     for names in rounds:
         for name in names:
             done += 1
@@ -126,15 +130,15 @@ def _run_all(options: argparse.Namespace, runs: dict[str, list[Path]]) -> None:
                 runs.setdefault(name, []).append(run_on(prometheus, options.plan, options.out, settings))
 
 
-def _starter(target: str, cpu: float | None) -> Callable[[str], Lab]:
+def _starter(target: str, cpu: float | None, places: Places) -> Callable[[str], Lab]:
     """Return what starts a private target of a release. UserError for a limit that its lab does not have."""
     if cpu is None:
-        return partial(LABS[target], MEMBERS)
+        return lambda release: LABS[target](MEMBERS, release, places)
     if target != "etcd":
         raise UserError("--cpu", f"{cpu:g} of {target}", "etcd: other labs limit no member")
     if not LEAST_CPU <= cpu <= 1:
         raise UserError("--cpu", f"{cpu:g}", f"{LEAST_CPU:g} to 1, of a core")
-    return lambda release: EtcdLab(MEMBERS, release=release, cpu=cpu)
+    return lambda release: EtcdLab(MEMBERS, release=release, cpu=cpu, places=places)
 
 
 def _holds(name: str, longest: str) -> list[str]:

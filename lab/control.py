@@ -4,6 +4,10 @@ Each request is one line of JSON, and so is the answer, over a unix socket with 
 
     {"do": "kill" | "stop" | "continue" | "start" | "partition" | "heal", "member": "m2"}  ->  {"ok": true}
     {"do": "members"}  ->  {"members": [{"name": "m1", "pid": 4711, "running": true, "leader": false}, ...]}
+    {"do": "places"}  ->  {"target": [1], "members": {"m1": [1], ...}, "others": [0]}
+
+The numbers of `places` are those of processors: of the target, of each member that is alive, and of what puts load on
+the target. Where nothing is placed, target and others have the same.
 
 A refusal is {"error": what was wrong, "expected": what would be accepted}, with one line each.
 An action is complete when its answer comes: a killed member is dead, a started one serves (with a quorum).
@@ -25,6 +29,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, TypedDict, cast, runtime_checkable
+
+from lab.places import Places
 
 _LONGEST_LINE = 65_536
 _SLOWEST_S = 600
@@ -53,6 +59,11 @@ class Lab(Protocol):
 
     @property
     def names(self) -> list[str]: ...
+
+    @property
+    def places(self) -> Places:
+        """The processors of the members, and those of what puts load on them."""
+        ...
 
     def members(self) -> list[Member]: ...
 
@@ -184,6 +195,8 @@ def _answers(lab: Lab) -> Callable[[bytes], dict[str, Any]]:
         do, member = fields.get("do"), fields.get("member")
         if do == "members":
             return {"members": lab.members()}
+        if do == "places":
+            return lab.places.answer({member["name"]: member["pid"] for member in lab.members()})
         if do == "count" and isinstance(lab, Counts):
             return {"counts": lab.counts()}
         if do == "slow" and isinstance(lab, Slowness):
@@ -195,7 +208,7 @@ def _answers(lab: Lab) -> Callable[[bytes], dict[str, Any]]:
         if isinstance(do, str) and do in own:
             return own[do](fields)
         if not isinstance(do, str) or do not in actions:
-            raise LabError(f"do: {do!r}", f"one of {', '.join([*actions, 'members', *more, *own])}")
+            raise LabError(f"do: {do!r}", f"one of {', '.join([*actions, 'members', 'places', *more, *own])}")
         actions[do](_known(member, lab))
         return {"ok": True}
 

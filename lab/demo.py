@@ -25,19 +25,24 @@ from lab.etcd.cluster import EtcdLab
 from lab.lxd.cluster import LxdLab
 from lab.openstack.cloud import OpenstackLab
 from lab.pacemaker.cluster import PacemakerLab
+from lab.places import Places, take_places
+from lab.program import add_cpus
 from lab.prometheus import PrometheusLab
 from lab.tether import tethered
 from lab.watched import watched
+from tippingpoint.errors import UserError
 
 Lab = EtcdLab | LxdLab | OpenstackLab | PacemakerLab
-LABS: dict[str, Callable[[int, str | None], Lab]] = {
-    "etcd": lambda members, release: EtcdLab(members, release=release),
-    "lxd": lambda members, release: LxdLab(members, release=release),
-    "incus": lambda members, release: LxdLab(members, product="incus", release=release),
-    "openstack": lambda members, release: OpenstackLab(members, release=release),
-    "pacemaker": lambda members, release: PacemakerLab(members, release=release or ""),
+LABS: dict[str, Callable[[int, str | None, Places], Lab]] = {
+    "etcd": lambda members, release, places: EtcdLab(members, release=release, places=places),
+    "lxd": lambda members, release, places: LxdLab(members, release=release, places=places),
+    "incus": lambda members, release, places: LxdLab(
+        members, product="incus", release=release, places=places
+    ),
+    "openstack": lambda members, release, places: OpenstackLab(members, release=release, places=places),
+    "pacemaker": lambda members, release, places: PacemakerLab(members, release=release or "", places=places),
 }
-"""By the number of members, and the release: None is this machine's."""
+"""By the number of members, the release (None is this machine's), and the processors."""
 _PLANS = {
     "etcd": "etcd-demo",
     "lxd": "lxd-cluster-small",
@@ -59,7 +64,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--out", type=Path, default=Path("runs"), metavar="DIR", help="where reports go (./runs)"
     )
+    add_cpus(parser)
     options = parser.parse_args(arguments)
+    try:
+        places = take_places(options.cpus, options.members)
+    except UserError as problem:
+        print(f"demo: {problem}", file=sys.stderr)
+        return 2
     run: subprocess.Popen[str] | None = None
     signals = 0
 
@@ -80,10 +91,10 @@ def main(arguments: list[str]) -> int:
         signal.signal(number, end)
     signal.signal(signal.SIGALRM, end_now)
     name = _NAMES[options.target] + (f" of {options.release}" if options.release else "")
-    print(f"demo: starting a private {options.members}-member {name}", flush=True)
+    print(f"demo: starting a private {options.members}-member {name}: {places.sentence()}", flush=True)
     try:
         with (
-            LABS[options.target](options.members, options.release) as lab,
+            LABS[options.target](options.members, options.release, places) as lab,
             _watched_if_possible(lab) as prometheus,
         ):
             settings = [f"--set={setting}" for setting in [*lab.settings(), *options.settings]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import shutil
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from lab.control import LabError
+from tippingpoint.errors import UserError
 
 L = TypeVar("L")
 
@@ -47,6 +49,15 @@ def vanishing_directory(cleanup: ExitStack) -> Path:
     return directory
 
 
+def add_cpus(parser: argparse.ArgumentParser) -> None:
+    """Add the option by which a user splits the processors; `take_places` reads its value."""
+    parser.add_argument(
+        "--cpus",
+        metavar="N-M",
+        help="the processors of the target, such as 1-3: all but one in four; the others are for what loads it",
+    )
+
+
 def serve(make: Callable[[], AbstractContextManager[L]], describe: Callable[[L], str]) -> int:
     """Run a lab, print its addresses, and end it with SIGINT, SIGTERM or standard input. Return the exit code."""
     told = threading.Event()
@@ -58,7 +69,7 @@ def serve(make: Callable[[], AbstractContextManager[L]], describe: Callable[[L],
             if _input_can_end():
                 threading.Thread(target=_tell_at_end_of_input, args=(told,), daemon=True).start()
             told.wait()
-    except LabError as problem:
+    except (LabError, UserError) as problem:
         print(problem, file=sys.stderr)
         return 2
     with contextlib.suppress(OSError):  # nobody may be reading any more

@@ -20,6 +20,7 @@ from types import TracebackType
 
 from lab.control import LabError
 from lab.patience import PATIENCE_S
+from lab.places import Places
 from lab.ports import free_ports
 from lab.program import vanishing_directory
 from lab.releases.find import find
@@ -49,10 +50,11 @@ class RabbitLab:
     """One broker with the virtual hosts of VHOSTS, each with a user of that name. It ends with the context.
 
     `metrics` is the address of its exporter, and `service` the broker's process. A `release` is a suite or a version,
-    which is fetched the first time and needs root. LabError as `find` raises it.
+    which is fetched the first time and needs root. It runs on the processors of `places`. LabError as `find` raises it.
     """
 
-    def __init__(self, release: str | None = None) -> None:
+    def __init__(self, release: str | None = None, places: Places | None = None) -> None:
+        self._places = places or Places.everywhere()
         if release is not None:
             check_usr()
         self.release = find("rabbitmq", release) if release is not None else None
@@ -65,7 +67,7 @@ class RabbitLab:
     def __enter__(self) -> RabbitLab:
         with ExitStack() as cleanup:
             self._directory = vanishing_directory(cleanup)
-            self._starter = Starter(cleanup, self._directory)
+            self._starter = Starter(cleanup, self._directory, self._places)
             self._configure()
             epmd, server, places = self._programs()
             environment = self._environment(places)

@@ -17,6 +17,7 @@ from lab.control import LabError
 from lab.exporters import await_served
 from lab.halt import halt
 from lab.patience import PATIENCE_S
+from lab.places import Places
 from lab.tether import tethered
 
 _POLL_S = 0.02
@@ -28,10 +29,11 @@ class Starter:
     The kernel kills them with the thread that started them, so one thread lasts as long as the lab.
     """
 
-    def __init__(self, cleanup: ExitStack, directory: Path) -> None:
-        """The programs' output goes into files of `directory` with their names."""
+    def __init__(self, cleanup: ExitStack, directory: Path, places: Places) -> None:
+        """The programs run on the processors of the target. Their output goes into files of `directory` with their
+        names."""
         self._directory = directory
-        self._thread = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="starter"))
+        self._thread = cleanup.enter_context(starting_thread("starter", places))
         self._started: list[subprocess.Popen[bytes]] = []
         cleanup.callback(self._end)
 
@@ -81,6 +83,11 @@ class Starter:
         for process in self._started:
             process.wait(PATIENCE_S)
             await_gone(process.pid)
+
+
+def starting_thread(name: str, places: Places) -> ThreadPoolExecutor:
+    """Return the one thread that starts a lab's programs. They run where it does, on the target's processors."""
+    return ThreadPoolExecutor(1, thread_name_prefix=name, initializer=places.occupy)
 
 
 class Service:

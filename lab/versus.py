@@ -20,7 +20,10 @@ from lab.commands import run_on, write_page
 from lab.control import LabError
 from lab.etcd.cluster import EtcdLab
 from lab.openstack.cloud import OpenstackLab
+from lab.places import Places, take_places
+from lab.program import add_cpus
 from lab.watched import watched
+from tippingpoint.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class _Side:
     name: str
     """The name of the run."""
     what: str
-    lab: Callable[[], EtcdLab | OpenstackLab]
+    lab: Callable[[Places], EtcdLab | OpenstackLab]
     settings: tuple[str, ...] = ()
 
 
@@ -39,6 +42,15 @@ class _Question:
     sides: tuple[_Side, _Side]
 
 
+def _etcd(places: Places) -> EtcdLab:
+    return EtcdLab(_MEMBERS, places=places)
+
+
+def _openstack(brokers: int) -> Callable[[Places], OpenstackLab]:
+    return lambda places: OpenstackLab(brokers=brokers, places=places)
+
+
+_MEMBERS = 3
 _PORTS = (f"target.network={OpenstackLab.network}",)
 """Each server needs a port. Otherwise Neutron would send its agents hardly any messages."""
 _QUESTIONS = {
@@ -46,20 +58,16 @@ _QUESTIONS = {
         "etcd-ramp",
         "etcd-v2-v3.html",
         (
-            _Side("etcd-v2", "API v2 of a private 3-member etcd", EtcdLab, ("target.api=v2",)),
-            _Side("etcd-v3", "API v3 of a private 3-member etcd", EtcdLab, ("target.api=v3",)),
+            _Side("etcd-v2", "API v2 of a private 3-member etcd", _etcd, ("target.api=v2",)),
+            _Side("etcd-v3", "API v3 of a private 3-member etcd", _etcd, ("target.api=v3",)),
         ),
     ),
     "openstack": _Question(
         "openstack-boot-delete",
         "openstack-brokers.html",
         (
-            _Side(
-                "one-broker", "a private OpenStack with one broker", lambda: OpenstackLab(brokers=1), _PORTS
-            ),
-            _Side(
-                "two-brokers", "a private OpenStack with two brokers", lambda: OpenstackLab(brokers=2), _PORTS
-            ),
+            _Side("one-broker", "a private OpenStack with one broker", _openstack(1), _PORTS),
+            _Side("two-brokers", "a private OpenStack with two brokers", _openstack(2), _PORTS),
         ),
     ),
 }
@@ -74,17 +82,22 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--out", type=Path, default=Path("runs"), metavar="DIR", help="where runs go (./runs)"
     )
+    add_cpus(parser)
     options = parser.parse_args(arguments)
     question = _QUESTIONS[options.target]
     plan: str = options.plan or question.plan
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     runs: list[Path] = []
     try:
+        places = take_places(options.cpus, _MEMBERS if options.target == "etcd" else 0)
         for side in question.sides:
             print(f"versus: {plan} on {side.what}", flush=True)
-            with side.lab() as lab, watched(lab) as prometheus:
+            with side.lab(places) as lab, watched(lab) as prometheus:
                 settings = [f"name={side.name}", *lab.settings(), *side.settings, *options.settings]
                 runs.append(run_on(prometheus, plan, options.out, settings))
+    except UserError as problem:
+        print(f"versus: {problem}", file=sys.stderr)
+        return 2
     except (LabError, KeyboardInterrupt) as problem:
         if isinstance(problem, LabError):
             print(f"versus: {problem}", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""The simulator's control socket: a lab's five requests (see control.py), and faults that only a simulator can do.
+"""The simulator's control socket: a lab's requests (see control.py), and faults that only a simulator can do.
 
 Each request is one line of JSON, and so is the answer, over a unix socket of mode 0600. Beside kill, stop, continue,
-start and members there are:
+start, members and places there are:
 
     {"do": "reset", "share": 0.1}                    reset that share of the connections (each by its own chance)
     {"do": "mute", "share": 0.1}                     half open: never answered, never closed
@@ -28,6 +28,7 @@ from lab.juju.controller import Controller
 from lab.juju.ratelimit import Bucket
 from lab.juju.server import Channel, Server, some
 from lab.juju.store import PROFILES
+from lab.places import Places
 
 _STATES = ("normal", "stalled", "failing")
 
@@ -35,16 +36,18 @@ _STATES = ("normal", "stalled", "failing")
 class Control:
     """Acts on a controller and its servers. `pid` is that of all members, which share one process."""
 
-    def __init__(self, controller: Controller, servers: dict[str, Server], pid: int) -> None:
+    def __init__(self, controller: Controller, servers: dict[str, Server], pid: int, places: Places) -> None:
         self._controller = controller
         self._servers = servers
         self._pid = pid
+        self._places = places
         self._actions: dict[str, Callable[[dict[str, Any]], dict[str, Any] | None]] = {
             "kill": self._kill,
             "stop": self._stop,
             "continue": self._continue,
             "start": self._start,
             "members": self._members,
+            "places": self._where,
             "reset": self._reset,
             "mute": self._mute,
             "rate-limit": self._rate_limit,
@@ -123,6 +126,11 @@ class Control:
 
     def _set_quorum(self) -> None:
         self._controller.store.quorum(self.leader() is not None)
+
+    def _where(self, _fields: dict[str, Any]) -> dict[str, Any]:
+        return self._places.answer(
+            {name: self._pid for name, server in self._servers.items() if server.alive}
+        )
 
     def _members(self, _fields: dict[str, Any]) -> dict[str, Any]:
         leader = self.leader()

@@ -27,6 +27,7 @@ from lab.juju.machines import unit_tag
 from lab.juju.model import Charm, Model, Unit
 from lab.juju.ratelimit import Bucket
 from lab.juju.server import Server
+from lab.places import Places
 
 FACADES = (agents, applications, leadership, login, machines, models, status)
 """The modules of facades. Each adds its methods to `methods.METHODS` when it is imported."""
@@ -73,6 +74,7 @@ async def serve(directory: Path) -> None:
         loop.add_signal_handler(number, ended.set)
     given: dict[str, Any] = json.loads((directory / "setup.json").read_text())
     limit = given.pop("rate_limit")
+    places = Places(**given.pop("places"))
     setup = Setup(**given, rate_limit=tuple(limit) if limit else None)
     controller = Controller(setup, loop)
     context = _context(directory)
@@ -81,7 +83,7 @@ async def serve(directory: Path) -> None:
     for name, server in servers.items():
         controller.limits[name] = Bucket(*setup.rate_limit, loop.time) if setup.rate_limit else None
         server.start()
-    control = await Control(controller, servers, os.getpid()).serve(directory / "lab.sock")
+    control = await Control(controller, servers, os.getpid(), places).serve(directory / "lab.sock")
     model = controller.controller_model
     unit = _controller_unit(model)
     serving = {"files": files, "model": model.uuid, "unit": unit_tag(unit.name), "password": unit.password}

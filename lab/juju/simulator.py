@@ -14,6 +14,7 @@ or SIGTERM: `python -m lab.juju.simulator --servers 3`.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import secrets
@@ -22,7 +23,6 @@ import shlex
 import subprocess
 import sys
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -35,8 +35,10 @@ from lab.control import LabError, Member
 from lab.juju.store import PROFILES
 from lab.juju.tls import CERTIFICATES, Certificate, make_controller_certificates
 from lab.patience import PATIENCE_S
+from lab.places import Places, take_places
 from lab.ports import free_ports
-from lab.program import serve, vanishing_directory
+from lab.program import add_cpus, serve, vanishing_directory
+from lab.service import starting_thread
 from lab.tether import tethered
 
 CONTROLLER = "simulator"
@@ -53,7 +55,8 @@ class JujuLab:
     every server (None: a free one; Juju's own tools expect 17070).
 
     `data` is a juju client's store with the controller, for JUJU_DATA; `credentials` is a file with the same data.
-    `agent_conf` is that of a unit in the controller's model. `control` is the control socket (control.py).
+    `agent_conf` is that of a unit in the controller's model. `control` is the control socket (control.py). The
+    servers run on the processors of `places`.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class JujuLab:
         expiry_round_s: float | None = None,
         port: int | None = None,
         directory: Path | None = None,
+        places: Places | None = None,
     ) -> None:
         if not 1 <= servers <= 250:
             raise LabError(f"servers: {servers}", "1 to 250")
@@ -95,6 +99,7 @@ class JujuLab:
         self._certificate: Certificate = certificate
         self._port = port
         self._given = directory
+        self.places = places or Places.everywhere()
         self._process: subprocess.Popen[bytes] | None = None
         self._cleanup = ExitStack()
 
@@ -107,7 +112,7 @@ class JujuLab:
             self.credentials = self.directory / "credentials.yaml"
             self.agent_conf = self.directory / "agent.conf"
             # The process gets a signal when the thread that started it ends, so this thread lasts as long as the lab.
-            starter = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="juju-lab"))
+            starter = cleanup.enter_context(starting_thread("juju-lab", self.places))
             cleanup.callback(self._end)
             self._configure()
             self._process = starter.submit(self._popen).result()
@@ -195,6 +200,7 @@ class JujuLab:
             "user": self.user,
             "password": self.password,
             "controller_uuid": self.controller_uuid,
+            "places": dataclasses.asdict(self.places),
         }
         _write(self.directory / "setup.json", json.dumps(setup))
 
@@ -292,6 +298,7 @@ def main() -> int:
     parser.add_argument("--port", type=int, help="of every server, as 17070; a free one when left out")
     parser.add_argument("--certificate", default="valid", choices=CERTIFICATES)
     parser.add_argument("--how-to", action="store_true", help="print how to use it instead of JSON")
+    add_cpus(parser)
     options = parser.parse_args()
     return serve(
         lambda: JujuLab(
@@ -302,6 +309,7 @@ def main() -> int:
             _rate_limit(options.rate_limit),
             certificate=options.certificate,
             port=options.port,
+            places=take_places(options.cpus),
         ),
         lambda lab: _how_to(lab) if options.how_to else json.dumps(lab.describe()),
     )
@@ -324,6 +332,7 @@ def _how_to(lab: JujuLab) -> str:
     settings = " ".join(f"--set {shlex.quote(setting)}" for setting in lab.settings())
     return (
         f"a SIMULATED Juju controller is up: {', '.join(lab.names)} at {' '.join(lab.addresses)}\n"
+        f"{lab.places.sentence()}\n"
         f"its log is in {lab.directory} while it runs; Ctrl-C ends it\n"
         f"use it:\n  JUJU_DATA={lab.data} .venv/bin/tippingpoint run juju-leases-small {settings}\n"
         f"faults beside kill, stop, continue and start (see lab/juju/control.py):\n"

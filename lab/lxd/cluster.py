@@ -24,7 +24,6 @@ import threading
 import time
 import uuid
 from collections.abc import Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,8 +43,10 @@ from lab.lxd.programs import Product, programs
 from lab.lxd.unix_socket import ask
 from lab.network import BRIDGE, Switch
 from lab.patience import PATIENCE_S
+from lab.places import Places, on_processors, take_places
 from lab.ports import free_ports
-from lab.program import serve, vanishing_directory
+from lab.program import add_cpus, serve, vanishing_directory
+from lab.service import starting_thread
 from lab.tether import tethered
 from tippingpoint.monitoring.scrape.jobs import Found, Group, Job
 from tippingpoint.targets.lxd.errors import lxd_error
@@ -82,7 +83,7 @@ class LxdLab:
     then removed from the cluster joins again empty. Any other comes back as it was. Clients use `credentials`,
     `remote_directory` or `unix_socket`. `socket` is the control socket (see control.py). The pool is `default` (dir),
     and the network is `lxdbr0`; both are in the default profile. `product` and `release` say what is run: see
-    programs.py.
+    programs.py. The machines, and containers on them, run on the processors of `places`.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class LxdLab:
         clustered: bool = True,
         product: Product = "lxd",
         release: str | None = None,
+        places: Places | None = None,
     ) -> None:
         if members < 1:
             raise LabError(f"members: {members}", "at least 1")
@@ -100,6 +102,7 @@ class LxdLab:
         self.clustered = clustered
         self.product: Product = product
         self._release = release
+        self.places = places or Places.everywhere()
         self.names = [f"m{number}" for number in range(1, (max(members, most) if clustered else 1) + 1)]
         self._first = self.names[:members]
         self._machines: dict[str, _Machine] = {}
@@ -120,7 +123,7 @@ class LxdLab:
             self.credentials = self.directory / "credentials.yaml"
             self._cgroups = VanishingCgroups(cleanup, self.directory.name)
             # Members get a signal when the thread that started them ends, so this thread lasts as long as the lab.
-            self._starter = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="lxd-lab"))
+            self._starter = cleanup.enter_context(starting_thread("lxd-lab", self.places))
             self._switch = Switch(self._start_program, cleanup)
             cleanup.callback(self._end_machines)
             for name in self._first:
@@ -376,10 +379,11 @@ class LxdLab:
     def _boot(self, name: str) -> None:
         number, directory = self._number(name), self._directory(name)
         directory.mkdir(mode=0o711, exist_ok=True)
+        processors = self.places.of_member(number - 1)
         port = f"{name}.{next(self._generation)}"  # the former port may take a moment to disappear
         groups = [
             (hierarchy.kind, hierarchy.options, str(hierarchy.mount_point), str(group))
-            for hierarchy, group in self._cgroups.fresh(name).items()
+            for hierarchy, group in self._cgroups.fresh(name, processors).items()
         ]
         if self.programs.unified:
             groups = [(kind, "", "/sys/fs/cgroup", group) for kind, *_, group in groups if kind == "cgroup2"]
@@ -414,13 +418,19 @@ class LxdLab:
             "HTTP_PROXY": _NOWHERE,
             "NO_PROXY": "127.0.0.1,localhost,10.0.0.0/8",
         }
-        self._machines[name] = _Machine(self._start_program(tethered(command), environment, name), port)
+        process = self._start_program(tethered(command), environment, name, processors)
+        self._machines[name] = _Machine(process, port)
 
     def _start_program(
-        self, command: list[str], environment: dict[str, str] | None = None, log: str = "lab"
+        self,
+        command: list[str],
+        environment: dict[str, str] | None = None,
+        log: str = "lab",
+        processors: Sequence[int] = (),
     ) -> subprocess.Popen[bytes]:
         def start() -> subprocess.Popen[bytes]:
-            with (self.directory / f"{log}.out").open("ab") as output:
+            bound = on_processors(processors or self.places.target)
+            with (self.directory / f"{log}.out").open("ab") as output, bound:
                 return subprocess.Popen(
                     command,
                     env=environment,
@@ -670,14 +680,17 @@ def main() -> int:
     parser.add_argument("--product", choices=("lxd", "incus"), default="lxd")
     parser.add_argument("--release", metavar="NAME", help="a suite or version, such as trixie or 6.0.4")
     parser.add_argument("--how-to", action="store_true", help="print how to use it instead of JSON")
+    add_cpus(parser)
     options = parser.parse_args()
+    members = 1 if options.single else options.members
     return serve(
         lambda: LxdLab(
-            1 if options.single else options.members,
+            members,
             options.most,
             not options.single,
             options.product,
             options.release,
+            take_places(options.cpus, members),
         ),
         lambda lab: _how_to(lab) if options.how_to else json.dumps(lab.describe()),
     )
@@ -688,6 +701,7 @@ def _how_to(lab: LxdLab) -> str:
     names = [name for name in lab.names if name in lab.pids]
     return (
         f"{lab.programs.label} is up: {', '.join(names)} at {' '.join(lab.addresses)}\n"
+        f"{lab.places.sentence()}\n"
         f"logs and data are in {lab.directory} while it runs; Ctrl-C ends it and removes all of it\n"
         f"use it:\n  .venv/bin/tippingpoint run lxd-cluster-small {settings}\n"
         f"look at it:\n  {lab.programs.variables}_CONF={lab.remote_directory()} {lab.programs.client} cluster list\n"

@@ -34,6 +34,7 @@ from lab.maas.refusal import Refused
 from lab.maas.region import REGION, Region
 from lab.maas.server import Server
 from lab.patience import PATIENCE_S
+from lab.places import Places
 
 T = TypeVar("T")
 _POWER = ("normal", "silent", "failing")
@@ -60,9 +61,11 @@ class Control:
         calls: Calls,
         version: str,
         loop: asyncio.AbstractEventLoop,
+        places: Places,
         libvirt: Mapping[str, Any] | None = None,
     ) -> None:
         """`libvirt` is what describes the host of real machines, and says where its daemon is."""
+        self.places = places
         self._region = region
         self._server = server
         self._keys = keys

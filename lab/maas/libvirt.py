@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -61,8 +62,16 @@ class LibvirtHost:
     `power_address` the one with which a MAAS switches machines.
     """
 
-    def __init__(self, cleanup: ExitStack, starter: Starter, directory: Path, phone_port: int) -> None:
-        """Machines fetch what they boot from `phone_port` of `address`."""
+    def __init__(
+        self,
+        cleanup: ExitStack,
+        starter: Starter,
+        directory: Path,
+        phone_port: int,
+        groups: Collection[Path],
+    ) -> None:
+        """Machines fetch what they boot from `phone_port` of `address`. The host joins these control groups: QEMU runs
+        where its group may, as libvirt gives it all processors whatever its own are."""
         _check_programs()
         self.directory = directory / "libvirt"
         self.directory.mkdir(mode=0o700)
@@ -80,6 +89,7 @@ class LibvirtHost:
             "directory": str(self.directory),
             "mounts": _MOUNTS,
             "files": [*_ACCOUNTS],
+            "groups": [str(group) for group in groups],
             "dnsmasq": self._dnsmasq(switch),
             "libvirtd": ["libvirtd", "--listen", "--config", str(self.directory / "libvirtd.conf")],
         }

@@ -4,9 +4,9 @@
 namespace it names the host, gives it an address and file systems of its own, and runs dnsmasq and libvirtd. SIGHUP
 starts libvirtd again when that has ended; virtual machines outlive it, as they do on a real host.
 
-SPEC is JSON: `name`, `bridge` and `addresses` (with their prefix lengths), `directory` (the host's own), `mounts` (a
-directory below that by the path where libvirt has it), `files` (by their paths; `directory` has them by their names),
-`dnsmasq` and `libvirtd` (command lines).
+SPEC is JSON: `groups` (the directories of its control groups), `name`, `bridge` and `addresses` (with their prefix
+lengths), `directory` (the host's own), `mounts` (a directory below that by the path where libvirt has it), `files` (by
+their paths; `directory` has them by their names), `dnsmasq` and `libvirtd` (command lines).
 """
 
 from __future__ import annotations
@@ -76,6 +76,8 @@ def _ended() -> Iterator[tuple[int, int]]:
 
 def main(spec: dict[str, Any]) -> int:
     """Make the host and run it; returns its exit code."""
+    for group in spec["groups"]:
+        Path(group, "cgroup.procs").write_text("0")
     socket.sethostname(spec["name"])
     added = [f"addr add {address} dev {spec['bridge']} nodad" for address in spec["addresses"]]
     batch = "\n".join(["link set lo up", *added, ""])

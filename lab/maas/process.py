@@ -26,6 +26,7 @@ from lab.maas.oauth import Keys, Token
 from lab.maas.region import Region, Timings
 from lab.maas.server import Server
 from lab.maas.virsh import Virsh
+from lab.places import Places
 
 
 async def serve(directory: Path) -> None:
@@ -63,7 +64,8 @@ async def serve(directory: Path) -> None:
         add_machines(region, setup["machines"])
     add_hosts(region, setup["hosts"])
     await server.start()
-    control = Control(region, server, keys, calls, description.version, loop, libvirt)
+    places = Places(**setup["places"])
+    control = Control(region, server, keys, calls, description.version, loop, places, libvirt)
     with ControlServer(control, directory / "lab.sock"):
         served = {"url": server.url, "metrics": server.metrics_url}
         print(json.dumps(served), flush=True)  # into a pipe of the lab's

@@ -26,7 +26,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -34,14 +33,16 @@ from typing import Any
 
 from lab.ask import ask
 from lab.certificates import make_certificates
+from lab.cgroups import VanishingCgroups
 from lab.control import LabError, Member
 from lab.maas.control import MOST_HOSTS, MOST_MACHINES
 from lab.maas.libvirt import LibvirtHost
 from lab.maas.region import Timings
 from lab.patience import PATIENCE_S
+from lab.places import Places, take_places
 from lab.ports import free_ports
-from lab.program import serve, vanishing_directory
-from lab.service import Starter
+from lab.program import add_cpus, serve, vanishing_directory
+from lab.service import Starter, starting_thread
 from lab.tether import tethered
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -57,7 +58,8 @@ class MaasLab:
     `url` is MAAS's own (its path is /MAAS), and `metrics_url` what the region controller tells Prometheus of itself, as
     at port 5239 of a real one; `key` is an API key of the administrator `user`, and `credentials` a file with url and
     key (mode 0600). `socket` is the control socket (control.py). With `libvirt` that has where libvirt is; and unless
-    `timings` says it, the region then waits as long for a machine as labs do.
+    `timings` says it, the region then waits as long for a machine as labs do. It runs on the processors of `places`,
+    and virtual machines do too.
     """
 
     user = "admin"
@@ -70,6 +72,7 @@ class MaasLab:
         tls: bool = False,
         libvirt: bool = False,
         hosts: int = 0,
+        places: Places | None = None,
     ) -> None:
         if not 0 <= machines <= MOST_MACHINES:
             raise LabError(f"machines: {machines}", f"0 to {MOST_MACHINES}")
@@ -88,6 +91,7 @@ class MaasLab:
         self._machines = machines
         self._racks = [f"rack-{number}" for number in range(1, racks + 1)]
         self._hosts = hosts
+        self.places = places or Places.everywhere()
         self._tls = tls
         self._with_libvirt = libvirt
         self.libvirt: LibvirtHost | None = None
@@ -100,11 +104,13 @@ class MaasLab:
             self.socket = self.directory / "lab.sock"
             self.credentials = self.directory / "credentials.yaml"
             # The process gets a signal when the thread that started it ends, so this thread lasts as long as the lab.
-            starter = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="maas-lab"))
+            starter = cleanup.enter_context(starting_thread("maas-lab", self.places))
             if self._with_libvirt:
                 (phone_port,) = free_ports(1)
-                programs = Starter(cleanup, self.directory)
-                self.libvirt = LibvirtHost(cleanup, programs, self.directory, phone_port)
+                groups = VanishingCgroups(cleanup, self.directory.name) if self.places.apart else None
+                bound = groups.fresh("libvirt", self.places.target).values() if groups else ()
+                programs = Starter(cleanup, self.directory, self.places)
+                self.libvirt = LibvirtHost(cleanup, programs, self.directory, phone_port, bound)
             cleanup.callback(self._end)
             self._configure()
             self._process = starter.submit(self._popen).result()
@@ -203,6 +209,7 @@ class MaasLab:
             "password": self.password,
             "key": self.key,
             "libvirt": self.libvirt.setup() if self.libvirt else None,
+            "places": dataclasses.asdict(self.places),
         }
         _write(self.directory / "setup.json", json.dumps(setup))
 
@@ -262,6 +269,7 @@ def main() -> int:
     ):
         parser.add_argument(f"--{name}", type=float, metavar="SECONDS", help=meaning)
     parser.add_argument("--how-to", action="store_true", help="print how to use it instead of JSON")
+    add_cpus(parser)
     options = parser.parse_args()
     return serve(
         lambda: MaasLab(
@@ -271,6 +279,7 @@ def main() -> int:
             options.tls,
             options.libvirt,
             options.hosts,
+            take_places(options.cpus),
         ),
         lambda lab: _how_to(lab) if options.how_to else json.dumps(lab.describe()),
     )
@@ -292,6 +301,7 @@ def _defaults(libvirt: bool) -> Timings:
 def _how_to(lab: MaasLab) -> str:
     return (
         f"a SIMULATED MAAS region is up at {lab.url}, with {lab.counts()['machines']} machines\n"
+        f"{lab.places.sentence()}\n"
         f"its URL and API key are in {lab.credentials} while it runs; Ctrl-C ends it\n"
         f"Prometheus finds metrics at {lab.url}/metrics and {lab.metrics_url}\n"
         f"run a plan on it:\n"

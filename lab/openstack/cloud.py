@@ -43,8 +43,9 @@ from lab.openstack.tenancy import (
     make_tenant,
 )
 from lab.patience import PATIENCE_S
+from lab.places import Places, take_places
 from lab.ports import free_ports
-from lab.program import serve, vanishing_directory
+from lab.program import add_cpus, serve, vanishing_directory
 from lab.rabbitmq import RabbitLab
 from lab.releases.find import find
 from lab.releases.usr import check_usr
@@ -62,7 +63,7 @@ class OpenstackLab:
     members for faults; `socket` is the control socket (see control.py, and `slow` and `count` here). With two brokers
     the first has Nova's messages, and the second Neutron's. `rabbitmq` is a release of the brokers, a suite or version;
     None is this machine's. `release` is one of OpenStack itself: a suite, or a version of Nova. With `tls` all
-    endpoints are https, with a certificate of the authority `ca`.
+    endpoints are https, with a certificate of the authority `ca`. All of them run on the processors of `places`.
     """
 
     image, flavor, network, region = IMAGE, FLAVOR, NETWORK, REGION
@@ -74,6 +75,7 @@ class OpenstackLab:
         tls: bool = False,
         rabbitmq: str | None = None,
         release: str | None = None,
+        places: Places | None = None,
     ) -> None:
         if computes < 1:
             raise LabError(f"computes: {computes}", "at least 1")
@@ -84,7 +86,10 @@ class OpenstackLab:
         self.release = find("openstack", release) if release is not None else None
         self.hosts = [f"compute-{number}" for number in range(1, computes + 1)]
         """The computes' names in Nova (hosts and hypervisors) and in Neutron (hosts of agents)."""
-        self._brokers = {f"broker-{number}": RabbitLab(rabbitmq) for number in range(1, brokers + 1)}
+        self.places = places or Places.everywhere()
+        self._brokers = {
+            f"broker-{number}": RabbitLab(rabbitmq, self.places) for number in range(1, brokers + 1)
+        }
         self._tls = tls
         self._members: dict[str, Service | Forked] = {}
         self._acting = threading.RLock()
@@ -96,7 +101,7 @@ class OpenstackLab:
         with ExitStack() as cleanup:
             self.directory = vanishing_directory(cleanup)
             self.socket = self.directory / "lab.sock"
-            self._starter = Starter(cleanup, self.directory)
+            self._starter = Starter(cleanup, self.directory, self.places)
             self._start(cleanup)
             cleanup.enter_context(ControlServer(self, self.socket))
             self._cleanup = cleanup.pop_all()
@@ -390,9 +395,15 @@ def asked_for(program: str, what: str) -> Callable[[], OpenstackLab]:
         metavar="NAME",
         help="another release of OpenStack: a suite or a version of Nova; needs root",
     )
+    add_cpus(parser)
     options = parser.parse_args()
     return lambda: OpenstackLab(
-        options.computes, options.brokers, options.tls, options.rabbitmq, options.release
+        options.computes,
+        options.brokers,
+        options.tls,
+        options.rabbitmq,
+        options.release,
+        take_places(options.cpus),
     )
 
 

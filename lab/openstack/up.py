@@ -42,6 +42,7 @@ def _how_to(up: _Up) -> str:
     below = f", on {lab.rabbitmq}" if lab.rabbitmq else ""
     return (
         f"OpenStack is up: {len(lab.hosts)} computes{of} at {lab.auth_url}{below}\n"
+        f"{lab.places.sentence()}\n"
         f"logs and data are in {lab.directory} while it runs; Ctrl-C ends it and removes all of it\n"
         f"use it:\n"
         f"  .venv/bin/tippingpoint run openstack-boot-delete-small {settings}\n"

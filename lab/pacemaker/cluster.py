@@ -25,8 +25,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,8 +52,10 @@ from lab.pacemaker.load import NodeLoads
 from lab.pacemaker.releases import Release, installed, unpacked
 from lab.pacemaker.verbs import Verb, verbs_of
 from lab.patience import PATIENCE_S
+from lab.places import Places, on_processors, take_places
 from lab.ports import free_ports
-from lab.program import serve, vanishing_directory
+from lab.program import add_cpus, serve, vanishing_directory
+from lab.service import starting_thread
 from lab.slow_disk import limit_writes
 from lab.tether import tethered
 from tippingpoint.errors import OperationFailed
@@ -106,7 +107,7 @@ class PacemakerLab:
     socket (see control.py). `properties` are cluster properties that the first CIB has besides. `remotes` more nodes
     run pacemaker-remoted at the addresses of `remotes`; the cluster has no resources for them yet. `release` is one of
     Debian, or a version of Pacemaker (see releases.py), and empty for this machine's. With `tls` the CIB's port has
-    certificates, which needs Pacemaker 3.
+    certificates, which needs Pacemaker 3. The nodes run on the processors of `places`.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class PacemakerLab:
         remotes: int = 0,
         release: str = "",
         tls: bool = False,
+        places: Places | None = None,
     ) -> None:
         if not 1 <= nodes <= MOST_NODES:
             raise LabError(f"nodes: {nodes}", f"1 to {MOST_NODES}")
@@ -131,6 +133,7 @@ class PacemakerLab:
         self._remotes = [f"remote{number}" for number in range(1, remotes + 1)]
         self._asked_for = release
         self.tls = tls
+        self.places = places or Places.everywhere()
         self._nodes: dict[str, _Node] = {}
         self._generation = itertools.count(1)
         self._acting = threading.RLock()
@@ -156,7 +159,7 @@ class PacemakerLab:
             self.socket = self.directory / "lab.sock"
             self.credentials = self.directory / "credentials.yaml"
             # Nodes get a signal when the thread that started them ends: this one lasts as long as the lab.
-            self._starter = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="pacemaker-lab"))
+            self._starter = cleanup.enter_context(starting_thread("pacemaker-lab", self.places))
             self.release = self._find_release()
             self._cgroups = VanishingCgroups(cleanup, self.directory.name)
             self._switch = Switch(self._start_program, cleanup)
@@ -569,7 +572,8 @@ class PacemakerLab:
         directory.mkdir(mode=0o711, exist_ok=True)
         if name in self._nodes:
             self._end(self._nodes[name])  # it may have ended by itself
-        groups = self._cgroups.fresh(name)
+        processors = self.places.of_member(self._number(name) - 1)
+        groups = self._cgroups.fresh(name, processors)
         port = f"{name}.{next(self._generation)}"
         environment = {"CIB_pam_service": PAM_SERVICE, "PCMK_logfile": f"/var/log/pacemaker/{LOG}"}
         if self.tls:
@@ -608,16 +612,21 @@ class PacemakerLab:
             str(node),
             json.dumps(spec),
         ]
-        process = self._start_program(tethered(command), log=name)
+        process = self._start_program(tethered(command), log=name, processors=processors)
         self._nodes[name] = _Node(process, self.address(name), port, groups)
         if self._exporters is not None and name in self.names:
             threading.Thread(target=self._watch_again, args=(name,), daemon=True).start()
 
     def _start_program(
-        self, command: list[str], environment: dict[str, str] | None = None, log: str = "lab"
+        self,
+        command: list[str],
+        environment: dict[str, str] | None = None,
+        log: str = "lab",
+        processors: Sequence[int] = (),
     ) -> subprocess.Popen[bytes]:
         def start() -> subprocess.Popen[bytes]:
-            with (self.directory / f"{log}.out").open("ab") as output:
+            bound = on_processors(processors or self.places.target)
+            with (self.directory / f"{log}.out").open("ab") as output, bound:
                 return subprocess.Popen(
                     command,
                     env=environment,
@@ -834,6 +843,7 @@ def main() -> int:
     )
     parser.add_argument("--tls", action="store_true", help="with certificates; needs Pacemaker 3")
     parser.add_argument("--how-to", action="store_true", help="print how to use it instead of JSON")
+    add_cpus(parser)
     options = parser.parse_args()
     return serve(
         lambda: PacemakerLab(
@@ -843,6 +853,7 @@ def main() -> int:
             remotes=options.remotes,
             release=options.release,
             tls=options.tls,
+            places=take_places(options.cpus, options.nodes),
         ),
         lambda lab: _how_to(lab) if options.how_to else json.dumps(lab.describe()),
     )
@@ -860,6 +871,7 @@ def _how_to(lab: PacemakerLab) -> str:
     remotes = f", and remote nodes at {', '.join(lab.remotes.values())}" if lab.remotes else ""
     return (
         f"Pacemaker {lab.release.version} is up: {', '.join(lab.names)}{remotes}\n"
+        f"{lab.places.sentence()}\n"
         f"logs and data are in {lab.directory} while it runs; Ctrl-C ends it and removes all of it\n"
         f"use it:\n  .venv/bin/tippingpoint run pacemaker-cib {settings}\n"
         f"look at it: nsenter --target {lab.pids['node1']} --all crm_mon -1\n"

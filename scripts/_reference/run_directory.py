@@ -12,11 +12,12 @@ from scripts._reference.markdown import code, sentence, table
 from tippingpoint.plan.packages import BUILT_IN, module_of
 from tippingpoint.rundir.gathered import Unit
 from tippingpoint.rundir.gauges import GAUGES, Gauges
-from tippingpoint.rundir.manifest import Host, Manifest, TargetEntry, WorkerEntry
+from tippingpoint.rundir.manifest import Host, Manifest, Places, TargetEntry, WorkerEntry
 from tippingpoint.rundir.resources import FigureData, Limit, Resources, Series
 
 _LINKS = {
     "Host": "[host](#host)",
+    "Places": "[places](#places)",
     "TargetEntry": "[target](#target)",
     "WorkerEntry": "[workers](#workers)",
     "FigureData": "[figures](#figures)",
@@ -27,6 +28,7 @@ _LINKS = {
 _MODELS: dict[str, type[BaseModel]] = {
     "manifest": Manifest,
     "manifest-host": Host,
+    "manifest-places": Places,
     "manifest-target": TargetEntry,
     "manifest-workers": WorkerEntry,
     "unit-event": Unit,

@@ -69,13 +69,14 @@ def _draft(runs: Sequence[Analysis]) -> str:
     manifest = runs[0].run.manifest
     words = manifest.target.version.split()  # 3.4.23 (v3 API), or incus 6.0.4
     release = next((word for word in words if word[0].isdigit()), _OPEN)
-    host = manifest.host
+    host, places = manifest.host, manifest.places
+    cores = len({*places.target, *places.workers}) if places else host.cores if host else 0
     fields = {
         "target": manifest.target.kind,
         "release": release,
         "load": _OPEN,
         "date": time.strftime("%Y-%m-%d", time.gmtime(manifest.started)),
-        "machine": _OPEN if host is None else f"{host.cores} cores, {host.system}: {_OPEN}",
+        "machine": _OPEN if host is None else f"{cores} cores, {host.system}: {_OPEN}",
         "command": _OPEN,
         "limits": [_OPEN],
     }

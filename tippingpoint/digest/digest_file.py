@@ -24,7 +24,7 @@ from tippingpoint.digest.unit_digest import make_digest
 from tippingpoint.errors import UserError
 from tippingpoint.rundir.files import replace_file
 from tippingpoint.rundir.gathered import UNIT
-from tippingpoint.rundir.manifest import Host, Manifest
+from tippingpoint.rundir.manifest import Host, Manifest, Places
 from tippingpoint.rundir.resources import Resources, read_resources, write_resources
 from tippingpoint.rundir.results import RunData, load_run
 from tippingpoint.util.inputs import Input
@@ -54,6 +54,8 @@ class DigestFile(BaseModel):
     """The run's id, its plan without paths, and when it was made."""
     host: Host | None
     """The machine that the load came from."""
+    places: Places | None = None
+    """Where target and workers ran on it, if a lab said it."""
     digest: str = Field(min_length=1)
     """The digest of all that the run measured (digest/unit_digest.py)."""
     resources: str = ""
@@ -79,7 +81,13 @@ def write_digest_file(run: Path, file: Path) -> None:
     shared = SharedRun(
         id=ran, plan=_without_paths(manifest.plan), made=manifest.started, units=[_UNIT], over=True
     )
-    kept_file = DigestFile(run=shared, host=manifest.host, digest=digest, resources=_packed_resources(run))
+    kept_file = DigestFile(
+        run=shared,
+        host=manifest.host,
+        places=manifest.places,
+        digest=digest,
+        resources=_packed_resources(run),
+    )
     text = orjson.dumps(kept_file.model_dump(mode="json", exclude_defaults=True), option=orjson.OPT_INDENT_2)
     if len(text) > LARGEST:
         raise UserError("run", str(run), f"a run that fits into {LARGEST >> 10} KiB ({len(text):,} bytes)")
@@ -108,7 +116,7 @@ def load_digest_file(file: Path) -> RunData:
 def _as_one_run(directory: Path, kept: DigestFile) -> None:
     """Take the one unit out of a gathered run, so that it reads as a run of one machine."""
     manifest = Manifest.load(directory)
-    manifest.host = kept.host
+    manifest.host, manifest.places = kept.host, kept.places
     manifest.save(directory)
     log = directory / "events.jsonl"
     lines: list[str] = []

@@ -38,6 +38,14 @@ class LabMember:
     leader: bool
 
 
+@dataclass(frozen=True)
+class LabPlaces:
+    """The numbers of the processors on which a lab runs its target, and of those it leaves to the load."""
+
+    target: frozenset[int]
+    others: frozenset[int]
+
+
 class LabControl:
     """One lab, by the path of its control socket. Each request has a connection of its own."""
 
@@ -63,6 +71,14 @@ class LabControl:
                 for entry in answer["members"]
             ]
         except (KeyError, TypeError):
+            raise no_lab(self._socket, f"it answered {json.dumps(answer)}") from None
+
+    async def places(self) -> LabPlaces:
+        """Return where the lab's target runs; raises UserError (field `lab`) without a lab at the socket."""
+        answer = await self._ask({"do": "places"})
+        try:
+            return LabPlaces(frozenset(map(int, answer["target"])), frozenset(map(int, answer["others"])))
+        except (KeyError, TypeError, ValueError):
             raise no_lab(self._socket, f"it answered {json.dumps(answer)}") from None
 
     async def _ask(self, request: dict[str, str]) -> dict[str, Any]:

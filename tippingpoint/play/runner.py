@@ -18,6 +18,7 @@ from tippingpoint.plan.figures import figures_of
 from tippingpoint.plan.read import AnyStage, Plan
 from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.play.alone import Alone
+from tippingpoint.play.beside import beside_target
 from tippingpoint.play.capacity_gate import CapacityGate
 from tippingpoint.play.closing import Closing
 from tippingpoint.play.conductor import Conductor
@@ -37,7 +38,7 @@ from tippingpoint.play.worker_count import worker_count
 from tippingpoint.play.worker_pool import WorkerPool
 from tippingpoint.play.worker_process import StartWorker, start_worker
 from tippingpoint.rundir.clock import boot_id
-from tippingpoint.rundir.manifest import Host, Manifest, TargetEntry, process_started
+from tippingpoint.rundir.manifest import Host, Manifest, Places, TargetEntry, process_started
 from tippingpoint.targets.registry import target_of
 
 if TYPE_CHECKING:  # only some runs need what these import
@@ -161,8 +162,12 @@ class Runner:
         await self._faults.check()
         if self._figures is not None:
             await self._interruption.unless_asked(self._figures.open())
+        async with beside_target(self._plan.lab) as places:
+            return await self._run(places)
+
+    async def _run(self, places: Places | None) -> Path:
         self._take_part()
-        self._open_record()
+        self._open_record(places)
         try:
             await self._open_target()
             await self._load_target()
@@ -201,7 +206,7 @@ class Runner:
         if self._takes_up is not None and self._takes_up.entry is not None:
             self._room.fill(self._own.asked(self._takes_up.stage))
 
-    def _open_record(self) -> None:
+    def _open_record(self, places: Places | None) -> None:
         """Make the run's directory, with the manifest."""
         self._record.make_directory()
         plan = self._plan
@@ -224,6 +229,7 @@ class Runner:
             pid=os.getpid(),
             pid_started=process_started(os.getpid()),
             host=Host.here(),
+            places=places,
         )
         self._record.open(manifest)
 

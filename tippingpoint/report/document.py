@@ -52,6 +52,7 @@ from tippingpoint.report.sections.timeline import build_timeline, is_lost_connec
 from tippingpoint.rundir.cluster_events import Cluster
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import count_of
+from tippingpoint.rundir.manifest import Places
 from tippingpoint.rundir.operations import CONNECT, OBSERVING, OWN_CALLS
 from tippingpoint.rundir.profiles import NOT_TAKEN, TAKEN
 from tippingpoint.rundir.results import RunData
@@ -61,7 +62,7 @@ from tippingpoint.rundir.tags import LOOP_LAG, OUTCOMES, SCHEDULE_LAG, tag
 from tippingpoint.rundir.takeovers import KIND as TAKEN_UP
 from tippingpoint.rundir.takeovers import takeovers
 from tippingpoint.util.numbers import show_us, show_value
-from tippingpoint.util.text import choose, show_amount, show_count
+from tippingpoint.util.text import choose, show_amount, show_count, show_processors
 
 FORMAT = 1
 _CURVE_POINTS = 80
@@ -205,6 +206,7 @@ def _run(run: RunData) -> dict[str, Any]:
         "simulated": simulated,
         "prepared": _prepared(run.events),
         "host": manifest.host.model_dump() if manifest.host else None,
+        **({"places": manifest.places.model_dump()} if manifest.places else {}),
         "workers": [worker.model_dump() for worker in manifest.workers],
         "sizes": [stage.size for stage in run.stages],
     }
@@ -526,7 +528,8 @@ def _generator(run: RunData) -> dict[str, Any] | None:
     if worst["rss_mib"] is not None:
         parts.append(f"all workers together took {figures.number(worst['rss_mib'])} MiB at most")
     text = figures.listed(parts)
-    sentences = [f"{text[:1].upper()}{text[1:]}."] if text else []
+    sentences = [_where(run.manifest.places)] if run.manifest.places else []
+    sentences += [f"{text[:1].upper()}{text[1:]}."] if text else []
     if run.stalls:
         longest = max(run.stalls, key=lambda stall: stall.seconds)
         often = "once" if len(run.stalls) == 1 else f"{figures.number(len(run.stalls))} times"
@@ -550,6 +553,17 @@ def _generator(run: RunData) -> dict[str, Any] | None:
         ],
         "sentence": " ".join(sentences),
     }
+
+
+def _where(places: Places) -> str:
+    """Return on which processors target and load ran."""
+    target, workers = places.target, places.workers
+    if set(target).isdisjoint(workers):
+        return f"The target ran on {show_processors(target)}, workers on {show_processors(workers)}."
+    together = sorted({*target, *workers})
+    if len(together) == 1:
+        return "Target and generator shared one processor: each had what the other left of it."
+    return f"Target and generator shared {len(together)} processors: each had what the other left of them."
 
 
 def _longest_stalls(run: RunData, most: int) -> list[Stall]:

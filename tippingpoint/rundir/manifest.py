@@ -50,6 +50,15 @@ class Host(BaseModel):
         )
 
 
+class Places(BaseModel):
+    """Which processors of the one machine the target and the load ran on, if a lab said it."""
+
+    target: list[Number]
+    """The target's."""
+    workers: list[Number]
+    """Those of the workers, and of the process that directs them."""
+
+
 class TargetEntry(BaseModel):
     """What was tested: its kind, its version as it reports it, and the names of its members."""
 
@@ -124,6 +133,8 @@ class Manifest(BaseModel):
     """When that process began: a pid is reused, but not together with its start."""
     host: Host | None = None
     """The machine that the load came from."""
+    places: Places | None = None
+    """Where target and workers ran; null without a lab, which shares the machine."""
     workers: list[WorkerEntry] = []
     """The processes that generated the load."""
 

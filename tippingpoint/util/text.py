@@ -55,6 +55,20 @@ def show_names(names: Sequence[str], thing: str) -> str:
     return f"{thing}{'' if len(names) == 1 else 's'} {show_list(names)}"
 
 
+def show_processors(numbers: Sequence[int]) -> str:
+    """Return which processors are meant, in ascending order: processor 0, processors 0, 2 and 4 to 7."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    names: list[str] = []
+    for run in runs:
+        names += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
+    return f"processor{'s' if len(numbers) > 1 else ''} {show_list(names)}"
+
+
 def choose(count: float, one: str, several: str) -> str:
     """Return the singular or the plural word for a count: was or were, its or their."""
     return one if count == 1 else several

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.places import Places
 from lab.service import Service, Starter, group, kill_group
 from tests.functional.program import until
 
@@ -22,7 +23,7 @@ ctypes.CDLL(None).pthread_exit(None)
 @pytest.fixture
 def starter(tmp_path: Path) -> Iterator[Starter]:
     with ExitStack() as cleanup:
-        yield Starter(cleanup, tmp_path)
+        yield Starter(cleanup, tmp_path, Places.everywhere())
 
 
 def test_a_process_has_not_ended_while_any_of_its_threads_runs(starter: Starter) -> None:

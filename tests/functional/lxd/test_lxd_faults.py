@@ -290,7 +290,7 @@ class Distrusting:
     lasts at least until its faults are played, however slow the machine is."""
 
     def __init__(self, lab: LxdLab, client: str) -> None:
-        self.names, self.members = lab.names, lab.members
+        self.names, self.members, self.places = lab.names, lab.members, lab.places
         self.kill, self.stop, self.start = lab.kill, lab.stop, lab.start
         self._lab = lab
         self._client = client

@@ -26,6 +26,7 @@ from lab.control import LabError
 from lab.etcd.cluster import EtcdLab
 from lab.lxd.cluster import LxdLab
 from lab.lxd.unix_socket import ask
+from lab.places import split
 from tests.functional.lxd.lxd_runs import await_online, eventually
 from tests.functional.program import WITHIN_S, until
 from tests.functional.traces import pids_of, read, traces
@@ -87,6 +88,17 @@ def test_a_single_server_comes_back_with_its_containers_running(new_lxd: Callabl
     lab.start("m1")
 
     eventually(lambda: lab.lxc("list", "--format=csv", "-cns").strip() == "c1,RUNNING")
+
+
+def test_a_daemon_and_its_containers_run_on_the_processors_of_their_target(
+    new_lxd: Callable[..., LxdLab],
+) -> None:
+    places = split(os.sched_getaffinity(0))
+    lab = new_lxd(members=1, clustered=False, places=places)
+    lab.image("tiny")
+    lab.lxc("launch", "tiny", "placed")
+    runs_on = [os.sched_getaffinity(pid) for pid in (lab.pids["m1"], _init_pid(lab, "placed"))]
+    assert runs_on == [set(places.target)] * 2
 
 
 def test_a_full_pool_has_no_room_for_a_container(lxd_single: LxdLab) -> None:

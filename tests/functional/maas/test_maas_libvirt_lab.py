@@ -21,6 +21,7 @@ from lab.certificates import make_certificates
 from lab.control import LabError
 from lab.halt import halt
 from lab.maas.simulator import MaasLab
+from lab.places import split
 from tests.functional.maas.region_client import Region
 from tests.functional.program import WITHIN_S, until
 from tests.functional.traces import traces
@@ -45,6 +46,12 @@ def machine(libvirt: MaasLab, tmp_path: Path) -> Iterator[str]:
     yield NAME
     try_virsh(libvirt, "destroy", NAME)
     virsh(libvirt, "undefine", NAME)
+
+
+def _command_line(process: Path) -> str:
+    with contextlib.suppress(OSError):
+        return (process / "cmdline").read_text()
+    return ""
 
 
 async def enlist(region: Region, lab: MaasLab, name: str = NAME, address: str = "") -> str:
@@ -103,6 +110,25 @@ class TestLife:
             libvirt.start("rack-1")
         # then the machine, which has asked again and again, boots
         assert (await region.until(system_id, "Ready"))["memory"] == 160
+
+    def test_a_machine_runs_on_the_processors_of_its_target(self, tmp_path: Path) -> None:
+        # given a lab that was asked to be placed, as libvirt has QEMU run everywhere by itself
+        places = split(os.sched_getaffinity(0))
+        with MaasLab(libvirt=True, places=places) as lab:
+            define(lab, tmp_path, "placed", MAC)
+            # when a machine is switched on
+            virsh(lab, "start", "placed")
+            threads = [
+                int(task.name)
+                for process in Path("/proc").glob("[0-9]*")
+                if "guest=placed" in _command_line(process)
+                for task in (process / "task").iterdir()
+            ]
+            # then all of it is there
+            assert threads
+            assert {one for task in threads for one in os.sched_getaffinity(task)} == set(places.target)
+            virsh(lab, "destroy", "placed")
+            virsh(lab, "undefine", "placed")
 
 
 class TestFaults:

@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lab.control import LabError, Member
+from lab.places import Places
 
 
 class TwoMembers:
     """Two members that live and die on paper."""
 
     def __init__(self) -> None:
+        self.places = Places.everywhere()
         self.state = {"a": "running", "b": "running"}
         self.killed: list[tuple[str, str]] = []
         """The daemons that were killed, by their members."""

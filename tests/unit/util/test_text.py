@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tippingpoint.errors import LONGEST_LINE, TargetError, UserError, one_line
-from tippingpoint.util.text import show_amount, show_load, show_names
+from tippingpoint.util.text import show_amount, show_load, show_names, show_processors
 
 
 @given(
@@ -35,6 +35,19 @@ def test_what_cannot_be_printed_is_escaped_and_the_rest_stays() -> None:
 )
 def test_names_agree_with_their_number(names: list[str], shown: str) -> None:
     assert show_names(names, "worker") == shown
+
+
+@pytest.mark.parametrize(
+    ("numbers", "shown"),
+    [
+        ([3], "processor 3"),
+        ([0, 1], "processors 0 and 1"),
+        ([1, 2, 3], "processors 1 to 3"),
+        ([0, 2, 4, 5, 6, 7, 9], "processors 0, 2, 4 to 7 and 9"),
+    ],
+)
+def test_processors_next_to_each_other_are_a_range(numbers: list[int], shown: str) -> None:
+    assert show_processors(numbers) == shown
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ from tippingpoint.compare.trend.changes import LEAST, Change, find_changes
 from tippingpoint.compare.trend.series import Figure, figures_of
 from tippingpoint.errors import UserError
 from tippingpoint.rundir.copies import without_copies
-from tippingpoint.rundir.manifest import FILE, Manifest
+from tippingpoint.rundir.manifest import FILE, Manifest, Places
 from tippingpoint.rundir.results import RunData, load_run
+from tippingpoint.util.text import show_processors
 
 Order = Literal["date", "release"]
 FEWEST = 2 * LEAST
@@ -237,4 +238,12 @@ def _what_changed(before: RunData, after: RunData) -> list[str]:
             )
             if old != new
         ]
+    if one.places != other.places:
+        lines.append(f"places: {_placed(one.places)} / {_placed(other.places)}")
     return lines
+
+
+def _placed(places: Places | None) -> str:
+    if places is None:
+        return "unknown"
+    return f"target on {show_processors(places.target)}, workers on {show_processors(places.workers)}"
