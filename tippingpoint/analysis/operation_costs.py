@@ -18,7 +18,7 @@ from tippingpoint.analysis.slices import FEWEST, Fit, Slices, counter_slices, fi
 from tippingpoint.rundir.histogram import FloatArray
 from tippingpoint.rundir.operations import LAUNCHES, OWN_CALLS
 from tippingpoint.rundir.results import RunData
-from tippingpoint.rundir.tags import LOOP_LAG, SCHEDULE_LAG
+from tippingpoint.rundir.tags import OUTCOMES
 from tippingpoint.util.numbers import show_quantity, show_rounded, show_us
 from tippingpoint.util.text import show_list
 
@@ -32,6 +32,8 @@ _STEADY = 0.005
 _SAME_RATIO = 0.1
 """Operations occur in a fixed ratio if less than this share of one (squared) is not explained by the others: a variance
 inflation factor of ten."""
+_SEVERAL = 0.01
+"""An operation that occurs less than once in a hundred times is not said to be included in the cost of another."""
 _UNITS = {
     "cores": ("seconds", 1.0),
     "bytes/s": ("bytes", 1.0),
@@ -249,12 +251,13 @@ class _Calls:
         self._known = {}
         self._curves = {}
         for name, curve in self.run.curves.items():
-            if name in (LOOP_LAG, SCHEDULE_LAG) or name.endswith(".service"):
+            operation, _, outcome = name.rpartition(".")
+            if outcome not in OUTCOMES:  # other tags have the same calls again, or are the generator's own
                 continue
             end = curve.t + self.run.bin_seconds
             begin = np.minimum(curve.t, end - curve.p50 / 1e6)
             counts = curve.count.astype(np.float64)
-            self._curves.setdefault(name.rpartition(".")[0], []).append((begin, end, counts))
+            self._curves.setdefault(operation, []).append((begin, end, counts))
 
     @property
     def operations(self) -> list[str]:
@@ -297,21 +300,28 @@ def _costs(run: RunData, calls: _Calls, source: _Source, slices: Slices) -> list
     if not told.rates:
         return [replace(unknown, withheld="the rates of operations hardly varied")]
     levels = slices.amount / (slices.end - slices.begin) * factor
-    found = fit(_columns(told.rates.values(), len(slices)), levels, LEVEL)
-    return [
-        replace(
-            unknown,
-            operation=operation,
-            includes=tuple(told.includes[operation]),
-            value=float(found.values[place]),
-            low=float(found.low[place]),
-            high=float(found.high[place]),
-            error=float(found.errors[place]),
-            base=float(found.values[0]),
-            loads=_loads(run, calls, slices, told, operation, levels) if unit == "seconds" else (),
+    whole = fit(_columns(told.rates.values(), len(slices)), levels, LEVEL)
+    costs: list[OperationCost] = []
+    for place, operation in enumerate(told.rates, start=1):
+        of_all = whole.mixed(np.eye(len(whole.values))[place])
+        base, loads = float(whole.values[0]), ()
+        at_loads = _at_loads(run, calls, slices, told, operation, levels) if unit == "seconds" else None
+        if at_loads is not None:
+            of_all, base, loads = at_loads
+        costs.append(
+            replace(
+                unknown,
+                operation=operation,
+                includes=tuple(sorted(told.includes[operation])),
+                value=float(of_all.values[0]),
+                low=float(of_all.low[0]),
+                high=float(of_all.high[0]),
+                error=float(of_all.errors[0]),
+                base=base,
+                loads=loads,
+            )
         )
-        for place, operation in enumerate(told.rates, start=1)
-    ]
+    return costs
 
 
 def _columns(rates: Iterable[FloatArray], count: int) -> FloatArray:
@@ -334,7 +344,9 @@ def _told_apart(calls: _Calls, slices: Slices) -> _Told:
             told.rates[operation] = rate
             told.includes[operation] = []
         elif told.rates:
-            told.includes[_most_like(rate, told.rates)].append(operation)
+            like = _most_like(rate, told.rates)
+            if rate.sum() >= _SEVERAL * told.rates[like].sum():
+                told.includes[like].append(operation)
     return told
 
 
@@ -347,10 +359,14 @@ def _most_like(rate: FloatArray, others: Mapping[str, FloatArray]) -> str:
     return max(others, key=lambda name: alike(others[name]))
 
 
-def _loads(
+def _at_loads(
     run: RunData, calls: _Calls, slices: Slices, told: _Told, operation: str, levels: FloatArray
-) -> tuple[AtLoad, ...]:
-    """Return what an operation took at each load; none if loads cannot be told from the base."""
+) -> tuple[Fit, float, tuple[AtLoad, ...]] | None:
+    """Return what an operation took over all loads, the base, and what it took at each; None if that is not known.
+
+    Targets work in batches, so an operation takes less CPU time the more there are. Over all loads it took the mean of
+    what it took at each, by the calls there. A straight line through them knows that less well.
+    """
     seconds = slices.end - slices.begin
     sizes: dict[float, FloatArray] = {}
     for stage in run.stages:
@@ -364,15 +380,19 @@ def _loads(
     if np.abs(elsewhere).max() > 1e-9 * np.abs(told.rates[operation]).max():
         others.append(elsewhere)
     if len(sizes) < 2 or len(slices) < _LEAST_WITH_CALLS * (len(sizes) + len(others) + 1):
-        return ()
+        return None
     columns = _columns((*sizes.values(), *others), len(slices))
     if any(
         left_over(np.delete(columns, place, axis=1), columns[:, place]) < _STEADY
         for place in range(columns.shape[1])
     ):
-        return ()
+        return None
     found = fit(columns, levels, LEVEL)
-    return tuple(_at_load(found, place, size) for place, size in enumerate(sizes, start=1))
+    number = np.array([float(of @ seconds) for of in sizes.values()])
+    shares = np.zeros(len(found.values))
+    shares[1 : len(number) + 1] = number / number.sum()
+    loads = tuple(_at_load(found, place, size) for place, size in enumerate(sizes, start=1))
+    return found.mixed(shares), float(found.values[0]), loads
 
 
 def _at_load(found: Fit, place: int, size: float) -> AtLoad:

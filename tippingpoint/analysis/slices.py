@@ -105,10 +105,30 @@ class Fit:
     """What one more of each column adds, with its interval."""
 
     values: FloatArray
-    low: FloatArray
-    high: FloatArray
-    errors: FloatArray
-    """The standard error of each value."""
+    variance: FloatArray
+    """The variances of the values and their covariances."""
+    reach: float
+    """How many standard errors the interval reaches to either side."""
+
+    @property
+    def errors(self) -> FloatArray:
+        """The standard error of each value."""
+        return np.sqrt(np.maximum(np.diag(self.variance), 0.0))
+
+    @property
+    def low(self) -> FloatArray:
+        """The lower bounds of the intervals."""
+        return self.values - self.reach * self.errors
+
+    @property
+    def high(self) -> FloatArray:
+        """The upper bounds of the intervals."""
+        return self.values + self.reach * self.errors
+
+    def mixed(self, shares: FloatArray) -> Fit:
+        """Return the sum of so much of each column, as a fit of one."""
+        variance = np.atleast_2d(shares @ self.variance @ shares)
+        return Fit(np.atleast_1d(shares @ self.values), variance, self.reach)
 
 
 def fit(columns: FloatArray, levels: FloatArray, level: float) -> Fit:
@@ -131,9 +151,8 @@ def fit(columns: FloatArray, levels: FloatArray, level: float) -> Fit:
     trace = float(np.trace(left))
     variance = float(residual @ residual) / trace * known @ weighted.T @ alike @ weighted @ known
     free = trace**2 / float(np.sum(left * left.T))
-    errors = np.sqrt(np.maximum(np.diag(variance), 0.0))
-    reach = student_quantile(max(1, int(free)), level) * errors
-    return Fit(*(found * size / scale for found in (values, values - reach, values + reach, errors)))
+    back = size / scale
+    return Fit(values * back, variance * np.outer(back, back), student_quantile(max(1, int(free)), level))
 
 
 def _weights(columns: FloatArray, levels: FloatArray, power: float) -> tuple[float, FloatArray]:

@@ -29,6 +29,17 @@ class TestWhatAnOperationTakes:
         assert found["extend"].is_told
         assert found["extend"].sentence.startswith("CPU: 120 µs for each extend (95 %: ")
 
+    def test_calls_that_were_late_by_the_generator_count_once(self) -> None:
+        # given calls that journals have twice, as they were and without the generator's delay, in some stages
+        run = sliced_run()
+        curve = run.curves["extend.ok"]
+        late = curve.t > 150
+        again = type(curve)(*(column[late] for column in vars(curve).values()))
+        run.curves |= {f"extend.ok{suffix}": again for suffix in ("-delayed", "-freed", ".service")}
+        run.curves["generator.loop-lag"] = curve
+        # then each is one call
+        assert cpu(run)["extend"].value == pytest.approx(120e-6, rel=0.01)
+
     def test_what_it_takes_at_each_load_is_told(self) -> None:
         # given a target whose extensions take a quarter more at 8,000 leases than at less
         found = counts()

@@ -79,7 +79,8 @@ class TestFit:
         columns = columns_of(random, 60, 1)
         levels = columns @ [5.0, 1.0] * random.normal(1, 0.1, 60)
         found, other = fit(columns, levels, 0.95), fit(columns * [1, calls], levels * units, 0.95)
-        for one, again in zip(vars(found).values(), vars(other).values(), strict=True):
+        for name in ("values", "low", "high", "errors"):
+            one, again = getattr(found, name), getattr(other, name)
             assert again == pytest.approx(one * units / np.array([1, calls]), rel=1e-6)
 
     @pytest.mark.parametrize("alike", [0.0, 0.6])
