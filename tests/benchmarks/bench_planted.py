@@ -55,6 +55,7 @@ from lab.tether import tethered  # noqa: E402
 from tests.benchmarks.bench_find import show  # noqa: E402
 from tests.benchmarks.bench_repeats import foreign_load  # noqa: E402
 from tippingpoint.analysis.latency import costs  # noqa: E402
+from tippingpoint.analysis.operation_costs import cpu_costs  # noqa: E402
 from tippingpoint.compare.compare import compare  # noqa: E402
 from tippingpoint.compare.repeats import changes, percentile_level  # noqa: E402
 from tippingpoint.errors import TargetError, UserError  # noqa: E402
@@ -201,7 +202,7 @@ def _found(before: Sequence[RunData], after: Sequence[RunData]) -> dict[str, Any
         against = cost.against[0]
         told["ratio"] = [against.change, against.low, against.high]
         each = [
-            next(one.value for one in analysis.operation_costs if one.operation == "extend")
+            cpu_costs(analysis.operation_costs)["extend"].value
             for release in comparison.releases
             for analysis in release.analyses
         ]
