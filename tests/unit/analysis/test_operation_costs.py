@@ -11,6 +11,8 @@ from tests.unit.made.sliced_runs import HOLD, LOADS, REST, STEP, UP, counts, noi
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.analysis.findings import examine
 from tippingpoint.analysis.operation_costs import Counted, OperationCost, cpu_costs, operation_costs
+from tippingpoint.errors import UserError
+from tippingpoint.plan.read import parse_plan
 from tippingpoint.rundir.resources import Series
 from tippingpoint.rundir.results import RunData
 
@@ -206,3 +208,29 @@ class TestThreshold:
 
 def test_loads_and_sizes_match() -> None:
     assert [load.size for load in cpu(sliced_run())["extend"].loads] == list(LOADS)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (
+            "find: {start: 100, hold: 60s}\nthresholds: [{operation: extend, cpu: 120us}]",
+            "thresholds.0.cpu: ",
+        ),
+        (
+            "stages: [{leases: 9, hold: 60s}]\nthresholds: [{operation: extend, cpu: 120us, abort: true}]",
+            "abort: true",
+        ),
+        (
+            "stages: [{leases: 9, hold: 60s}]\nafter: recover\nthresholds: [{operation: extend, p99: 1s, cpu: 120us}]",
+            "expected no limit of cpu",
+        ),
+    ],
+)
+def test_a_limit_that_is_known_only_after_the_run_is_refused_where_one_is_needed_before(
+    fields: str, said: str
+) -> None:
+    plan = PLAN.partition("stages:")[0].format() + fields
+    with pytest.raises(UserError, match=said) as refused:
+        parse_plan(plan)
+    assert "\n" not in str(refused.value)
