@@ -10,6 +10,7 @@ from tippingpoint.analysis.cost import Cost, costs_of
 from tippingpoint.analysis.fill_rate import Fill, fills_of
 from tippingpoint.analysis.findings import Findings, examine, plan_of
 from tippingpoint.analysis.judge import judge
+from tippingpoint.analysis.operation_costs import OperationCost, cpu_costs, operation_costs
 from tippingpoint.analysis.profiles import Profiled, profiled_of
 from tippingpoint.analysis.recovery.aftermath import Aftermath, aftermaths
 from tippingpoint.analysis.recovery.comeback import Comeback, comeback_of
@@ -36,6 +37,8 @@ class Analysis:
     """What bound the target at its tipping point, and at a cliff beyond it; empty if it did not tip."""
     costs: list[Cost]
     """The target's resource use per unit of load; empty if no figures were collected."""
+    operation_costs: list[OperationCost]
+    """What each operation took of the target; empty if no figures were collected."""
     cluster: Cluster
     """The status changes of the target's members."""
     fills: list[Fill]
@@ -60,8 +63,9 @@ def analyse(run: RunData) -> Analysis:
         run = replace(run, stages=[judged(stage, plan=plan) for stage in run.stages])
     findings = examine(run)
     found = found_of(run, findings.plan)
-    verdict = judge(findings, found)
     loads = loads_of(findings)
+    of_operations = operation_costs(findings)
+    verdict = judge(findings, found, cpu_costs(of_operations))
     cluster = read_cluster(run.events)
     fills = fills_of(run, cluster)
     tipping = find_tipping(findings, loads, verdict.checks, cluster, fills, found)
@@ -77,6 +81,7 @@ def analyse(run: RunData) -> Analysis:
         tipping,
         causes,
         costs,
+        of_operations,
         cluster,
         fills,
         comeback,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, log, sqrt
+from functools import cache
+from math import gamma, inf, log, pi, sqrt
 from statistics import NormalDist
 
 import numpy as np
@@ -109,3 +110,16 @@ def _binomial(total: int, share: float) -> tuple[int, np.ndarray[tuple[int], np.
     logs = np.concatenate(([0.0], np.cumsum(steps)))
     weights = np.exp(logs - logs.max())
     return first, np.cumsum(weights) / weights.sum()
+
+
+@cache
+def student_quantile(free: int, level: float) -> float:
+    """Return how many standard errors a two-sided interval of Student's distribution reaches to either side."""
+    ends = np.tan(np.linspace(0.0, pi / 2, 200_001)[:-1])  # so that the far tail has its points too
+    density = (
+        gamma((free + 1) / 2)
+        / (sqrt(free * pi) * gamma(free / 2))
+        * (1 + ends**2 / free) ** (-(free + 1) / 2)
+    )
+    inside = np.concatenate(([0.0], np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(ends))))
+    return float(np.interp(level / 2, inside, ends))

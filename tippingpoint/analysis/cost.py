@@ -1,4 +1,4 @@
-"""Computes what resources a target uses without load, and what each further unit of load or operation adds."""
+"""Computes what resources a target uses without load, and what each further unit of load adds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Literal
 
 from tippingpoint.analysis.cliff import Cliff, Load
 from tippingpoint.analysis.findings import Findings
-from tippingpoint.rundir.operations import BRINGING_UP
 from tippingpoint.rundir.resources import FigureData, Resources
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
@@ -20,10 +19,6 @@ from tippingpoint.util.text import show_amount, show_size, singular
 Role = Literal["leader", "follower", "all"]
 Trend = Literal["", "grows", "falls"]
 
-BASE_SECONDS = 120.0
-"""Seconds before stage 1 whose samples show the target without load."""
-LEAST_BASE = 2
-"""The least number of samples before stage 1."""
 LEAST_HELD = 3
 """The least number of samples during a stage."""
 LEAST_POINTS = 4
@@ -45,23 +40,16 @@ _UNITS = {
     "count": ("", 1.0),
     "count/s": ("/s", 1.0),
 }
-_PER_OPERATION = {
-    "bytes/s": ("kB", 1e-3),
-    "bits/s": ("kbit", 1e-3),
-    "cores": ("CPU-ms", 1e3),
-    "count/s": ("", 1.0),
-}
-"""The name and factor of a rate that is divided by operations per second."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One load of a run, or the idle state before stage 1."""
+    """One load of a run."""
 
     size: float
-    """The stages' size; 0 before stage 1."""
+    """The stages' size."""
     amount: float
-    """The load held, in units of `per`, or the operations that succeeded per second."""
+    """The load held, in units of `per`."""
     level: float
     """The figure at that load, in `base_unit`: the mean of a rate, the median of anything else."""
 
@@ -79,7 +67,7 @@ class Cost:
     unit: str
     """The unit of `slope`, `low` and `high`; empty for plain counts."""
     per: str
-    """1,000 leases, container, operation ..."""
+    """1,000 leases, container ..."""
     base: float | None
     """The value of the line without any load, in `base_unit`; None with fewer than two points."""
     base_unit: str
@@ -161,12 +149,9 @@ def three(value: float) -> str:
 def costs_of(findings: Findings, loads: Sequence[Load], cliff: Cliff | None) -> list[Cost]:
     """Compute what a run's target used per unit of load, for each figure with a cost and each known role.
 
-    A line is fitted to the loads that were held without a fault, below the cliff. For a cost per load, it is the
-    figure during each hold against the load held. For a cost per operation, it is the figure against the operations
-    that succeeded per second. If these bring a stage up, both are taken while it is brought up.
-
-    The idle state before stage 1 is a point for costs per operation only: a target's first load makes it take
-    resources that it never gives back. The list is empty if no figures were collected.
+    A line is fitted to the loads that were held without a fault, below the cliff: the figure during each hold against
+    the load held. The idle state before stage 1 is no point of it: a target's first load makes it take resources that
+    it never gives back. The list is empty if no figures were collected. Costs per operation are in operation_costs.py.
     """
     run = findings.run
     resources = run.resources
@@ -176,9 +161,9 @@ def costs_of(findings: Findings, loads: Sequence[Load], cliff: Cliff | None) -> 
     return [
         _cost(run, resources, figure, part, role, values, left_out)
         for figure in resources.figures
-        if figure.cost
+        if figure.cost == "load"
         for part in figure.parts
-        for role, values in _roles(resources, figure, part).items()
+        for role, values in roles_of(resources, figure, part).items()
     ]
 
 
@@ -193,7 +178,7 @@ def samples_between(
     return [value for place in inside if (value := values[place]) is not None], len(inside)
 
 
-def _roles(resources: Resources, figure: FigureData, part: str) -> dict[Role, Sequence[float | None]]:
+def roles_of(resources: Resources, figure: FigureData, part: str) -> dict[Role, Sequence[float | None]]:
     roles = resources.roles(figure, part)
     found: dict[Role, Sequence[float | None]] = {}
     if any(value is not None for value in roles.leader) and any(value is not None for value in roles.middle):
@@ -235,20 +220,17 @@ def _cost(
     out: Mapping[float, str],
 ) -> Cost:
     base_unit, scale = _UNITS.get(figure.unit, (figure.unit, 1.0))
-    unit, factor, per, amount_of = _units(run, figure)
+    unit, factor = _UNITS.get(figure.unit, (figure.unit, 1.0))
+    is_leases = run.manifest.load_unit == "leases"
+    per, amount_of = ("1,000 leases", 1000.0) if is_leases else (singular(run.manifest.load_unit), 1.0)
     left_out: list[tuple[int, str]] = []
     found: dict[float, list[Point]] = {}
-    if figure.cost == "operations":
-        begun = min((stage.begin for stage in run.stages), default=0.0)
-        before, _ = samples_between(resources, values, 0.0, begun - BASE_SECONDS, begun)
-        if len(before) >= LEAST_BASE:
-            found[0] = [Point(0, 0.0, figure.typical(before) * scale)]
     for stage in filter(lambda stage: stage.is_step, run.stages):
         there, why = _there(run, resources, figure, values, stage)
         if why := out.get(stage.number) or why:
             left_out.append((stage.number, why))
         else:
-            amount = _load(run, figure, stage) / amount_of
+            amount = _load(run, stage) / amount_of
             found.setdefault(stage.size, []).append(Point(stage.size, amount, there * scale))
     points = [
         Point(size, median(point.amount for point in same), median(point.level for point in same))
@@ -258,11 +240,9 @@ def _cost(
     slope, low, high, level = theil_sen(line)
     withheld = ""
     if level is None:
-        loads = sum(point.size > 0 for point in points)
-        idle = " and the idle state before stage 1" if loads < len(points) else ""
         withheld = (
             f"a confidence interval needs {LEAST_POINTS} points, and this run has "
-            f"{loads} load{'s' * (loads != 1)} with samples{idle}"
+            f"{len(points)} load{'s' * (len(points) != 1)} with samples"
         )
     marginal = [
         (before.size, after.size, (later - earlier) / (right - left))
@@ -283,29 +263,6 @@ def _cost(
     )  # fmt: skip
 
 
-def _units(run: RunData, figure: FigureData) -> tuple[str, float, str, float]:
-    """Return the unit of a slope, the factor into it, what the cost is per, and how many units of load that is."""
-    if figure.cost == "operations":
-        unit, factor = _PER_OPERATION.get(figure.unit, (figure.unit, 1.0))
-        per = _counted(run)[1]
-        return unit, factor, per if figure.unit in _PER_OPERATION else f"{per}/s", 1.0
-    unit, factor = _UNITS.get(figure.unit, (figure.unit, 1.0))
-    if run.manifest.load_unit == "leases":
-        return unit, factor, "1,000 leases", 1000.0
-    return unit, factor, singular(run.manifest.load_unit), 1.0
-
-
-def _counted(run: RunData) -> tuple[Sequence[str], str]:
-    """Return the operations that a cost is per, and their name.
-
-    A server's boot is one operation, although its steps are timed one by one. Where the server is deleted again, the
-    whole iteration is one.
-    """
-    if "boot_server" not in run.operations:
-        return run.own_load, "operation"
-    return ("boot_server",), "boot and delete" if run.manifest.load_unit.startswith("iterations") else "boot"
-
-
 def _there(
     run: RunData, resources: Resources, figure: FigureData, values: Sequence[float | None], stage: StageResult
 ) -> tuple[float, str]:
@@ -313,28 +270,19 @@ def _there(
     if stage.hold_begin is None or stage.end is None:
         return 0.0, "it is unknown when it was held"  # for stages that were not held, _left_out says why
     begin, end = stage.hold_begin, stage.end
-    if figure.cost == "operations" and _brought_up(run):
-        begin, end = stage.begin, stage.hold_begin
     found, moments = samples_between(resources, values, figure.window, begin, end)
     if moments < LEAST_HELD:
         rate = f" for a rate over {figure.window:.0f} s" if figure.window else ""
         return 0.0, f"its {end - begin:.0f} s have {moments} moment{'s' * (moments != 1)}{rate}"
     if len(found) < LEAST_HELD or 2 * len(found) < moments:
         return 0.0, f"{moments - len(found)} of {moments} samples are missing"
-    if not _load(run, figure, stage):
-        return 0.0, "nothing was held" if figure.cost == "load" else "no operation succeeded"
+    if not _load(run, stage):
+        return 0.0, "nothing was held"
     return figure.typical(found), ""
 
 
-def _brought_up(run: RunData) -> bool:
-    """Tell whether the workload's operations only bring a stage up, and end when it is held."""
-    return all(operation in BRINGING_UP for operation in run.own_load)
-
-
-def _load(run: RunData, figure: FigureData, stage: StageResult) -> float:
-    """Return the load held, or how many of the workload's operations succeeded per second."""
-    if figure.cost == "operations":
-        return sum(stage.throughput(operation) or 0.0 for operation in _counted(run)[0])
+def _load(run: RunData, stage: StageResult) -> float:
+    """Return the load held."""
     if run.manifest.load_unit == "leases" or run.counts_things:
         return stage.gauges.get("held") or float(stage.size)
     return float(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tippingpoint.analysis.check_words import first_miss, first_of, saw
 from tippingpoint.analysis.findings import Findings
 from tippingpoint.analysis.judge_search import judge_answer
+from tippingpoint.analysis.operation_costs import OperationCost
 from tippingpoint.analysis.reasons import (
     EARLY,
     ended_early,
@@ -24,13 +27,18 @@ from tippingpoint.rundir.results import RunData
 from tippingpoint.util.text import show_amount, show_calls, show_list
 
 
-def judge(findings: Findings, found: Found | None = None) -> Verdict:
-    """Judge a run as far as it went, a search by what it `found`. Thresholds are not checked if the run failed."""
+def judge(
+    findings: Findings, found: Found | None = None, cpu: Mapping[str, OperationCost] | None = None
+) -> Verdict:
+    """Judge a run as far as it went, a search by what it `found`. Thresholds are not checked if the run failed.
+
+    `cpu` is what each operation took of the target's CPU time.
+    """
     run, plan = findings.run, findings.plan
     manifest = run.manifest
     if manifest.status == "failed":
         return Verdict("failed", f"Failed: {manifest.reason or 'the target failed'}.")
-    checks = run_checks(findings)
+    checks = run_checks(findings, cpu or {})
     nothing_succeeded = _nothing_succeeded(run)
     if nothing_succeeded:
         return Verdict("failed", nothing_succeeded, checks)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -10,6 +10,7 @@ from tippingpoint.analysis.enough_calls import too_few
 from tippingpoint.analysis.findings import Findings, StageFindings
 from tippingpoint.analysis.generator_health import explained, has_free_core, longest_stall, show_stall
 from tippingpoint.analysis.latency import costs
+from tippingpoint.analysis.operation_costs import OperationCost
 from tippingpoint.analysis.thresholds import Check, stage_checks
 from tippingpoint.rundir.operations import BRINGING_UP
 from tippingpoint.rundir.results import RunData
@@ -18,24 +19,28 @@ from tippingpoint.rundir.stages import StageResult
 _NO_STAGE = StageResult(number=0, size=0, kind="ramp", begin=0.0)
 
 
-def run_checks(findings: Findings) -> list[Check]:
-    """Check every threshold of a run's plan in every stage that it concerns, in the order of stages."""
+def run_checks(findings: Findings, cpu: Mapping[str, OperationCost]) -> list[Check]:
+    """Check every threshold of a run's plan in every stage that it concerns, in the order of stages.
+
+    `cpu` is what each operation took of the target's CPU time.
+    """
     run, plan = findings.run, findings.plan
     if plan is None:
         return []
     if not run.stages:
-        return [replace(check, stage=None, size=None) for check in stage_checks(_NO_STAGE, plan.thresholds)]
+        none = stage_checks(_NO_STAGE, plan.thresholds, cpu=cpu)
+        return [replace(check, stage=None, size=None) for check in none]
     clock_known = run.manifest.timeline == "seconds"
     checks = [
         _known(found, blamed(run, found, check))
         for found in findings.stages
-        for check in stage_checks(found.stage, plan.thresholds, clock_known=clock_known)
+        for check in stage_checks(found.stage, plan.thresholds, clock_known=clock_known, cpu=cpu)
     ]
     return _asked_for(run, checks if plan.find is not None else _shown(findings, checks))
 
 
 def blamed(run: RunData, found: StageFindings, check: Check) -> Check:
-    """Withdraw a check's miss if the generator may have caused it.
+    """Withdraw a check's miss if the generator may have caused it. It causes no figure, and no cost of an operation.
 
     A low throughput may be the generator's fault if a share of the load is missing.
 
@@ -43,7 +48,7 @@ def blamed(run: RunData, found: StageFindings, check: Check) -> Check:
     So is an error, because it is an answer, unless the machine was suspended. So are lost leases beyond those that the
     generator may have lost (see `own_losses`). Nothing is known about a worker without a free core.
     """
-    if check.met is not False or check.observed is None or check.is_figure:
+    if check.met is not False or check.observed is None or check.is_figure or check.is_cpu:
         return check
     stage, own = found.stage, found.own_losses
     if check.is_least and found.load_missing:

@@ -5,13 +5,14 @@ The verdict, the margins of a search, early warning and recovery all read the li
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, log
 from sys import float_info
 from typing import NamedTuple
 
 from tippingpoint.analysis.latency import costs
+from tippingpoint.analysis.operation_costs import OperationCost
 from tippingpoint.plan.base import Threshold
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.util.durations import format_duration
@@ -23,6 +24,7 @@ FIGURE = "at_most"
 """The limit of a figure that Prometheus has."""
 _PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p999": 99.9, "max": 100.0}
 _THROUGHPUT = "throughput"
+_CPU = "cpu"
 _LEAST = 1e-3
 """A figure of less than a thousandth of its limit is as far from it as that."""
 
@@ -34,10 +36,10 @@ class Limit:
     operation: str
     """What is limited: an operation, or a figure and whose it is."""
     limit: str
-    """The threshold's field: p50 p90 p95 p99 p999 max error_rate lost_rate throughput at_most."""
+    """The threshold's field: p50 p90 p95 p99 p999 max error_rate lost_rate throughput cpu at_most."""
     allowed: float
-    """The plan's limit: microseconds for latencies, a share in 0..1 for rates, operations per second; for a figure in
-    `unit`."""
+    """The plan's limit: microseconds for latencies and CPU time, a share in 0..1 for rates, operations per second; for
+    a figure in `unit`."""
     unit: str
     """The unit of a figure's limit: seconds, bytes, or none."""
     written: str
@@ -59,6 +61,11 @@ class Limit:
         return self.limit == FIGURE
 
     @property
+    def is_cpu(self) -> bool:
+        """Whether the target's CPU time for one operation is limited, which is known only after the run."""
+        return self.limit == _CPU
+
+    @property
     def is_least(self) -> bool:
         """Whether values below the limit miss it, as for a throughput; other limits are missed by values above."""
         return self.limit == _THROUGHPUT
@@ -73,13 +80,14 @@ class Limit:
         """The name for people: extend p99.9, extend error rate."""
         if self.is_figure:
             return self.operation
-        return f"{self.operation} {'p99.9' if self.limit == 'p999' else self.limit.replace('_', ' ')}"
+        names = {"p999": "p99.9", _CPU: "CPU"}
+        return f"{self.operation} {names.get(self.limit, self.limit.replace('_', ' '))}"
 
     def show(self, value: float) -> str:
         """Format a value in the unit of `allowed`, with that unit."""
         if self.is_figure:
             return show_quantity(value, self.unit)
-        if self.percentile is not None:
+        if self.percentile is not None or self.is_cpu:
             return show_us(value)
         return show_share(value) if self.outcomes else show_rate(value)
 
@@ -118,31 +126,40 @@ def limits_of(threshold: Threshold) -> list[Limit]:
         allowed, unit = threshold.quantity
         return [Limit(threshold.subject, FIGURE, allowed, unit, threshold.at_most)]
     limits: list[Limit] = []
-    for name in (*_PERCENTILES, *RATES, _THROUGHPUT):
+    for name in (*_PERCENTILES, *RATES, _THROUGHPUT, _CPU):
         value: float | None = getattr(threshold, name)
         if value is not None:
-            is_time = name in _PERCENTILES
+            is_time = name in _PERCENTILES or name == _CPU
             written = format_duration(value) if is_time else f"{value:g}"
             limits.append(Limit(threshold.operation, name, value * 1e6 if is_time else value, "", written))
     return limits
 
 
 def stage_checks(
-    stage: StageResult, thresholds: Sequence[Threshold], *, clock_known: bool = True
+    stage: StageResult,
+    thresholds: Sequence[Threshold],
+    *,
+    clock_known: bool = True,
+    cpu: Mapping[str, OperationCost] | None = None,
 ) -> list[Check]:
     """Check every limit of every threshold in one stage.
 
     Latency limits use the response times of `latency.costs`. The error rate is errors and timeouts over attempts. The
     lost rate is lost leases over attempts to extend. Throughput is successes per second (see StageResult.throughput).
     `clock_known` is False if the run's times only give an order: then there are no rates.
+
+    `cpu` is what each operation took of the target's CPU time, over the whole run and at each load; only loads are held
+    to it. While a run goes on it is not known (None), and limits of it are not checked.
     """
     # Only loads and storms have figures.
     without_figures = stage.kind in ("destroy", "recover")
+    without_cpu = cpu is None or not stage.is_step
     return [
-        _check(stage, limit, clock_known)
+        _check(stage, limit, clock_known, cpu or {})
         for threshold in thresholds
         for limit in limits_of(threshold)
         if not (limit.is_figure and without_figures and limit.operation not in stage.figures)
+        and not (limit.is_cpu and without_cpu)
     ]
 
 
@@ -154,9 +171,11 @@ class _Measured(NamedTuple):
     why: str = "not measured"
 
 
-def _check(stage: StageResult, limit: Limit, clock_known: bool) -> Check:
+def _check(stage: StageResult, limit: Limit, clock_known: bool, cpu: Mapping[str, OperationCost]) -> Check:
     if limit.is_figure:
         observed, margin, why = _of_figure(stage, limit)
+    elif limit.is_cpu:
+        observed, margin, why = _of_cpu(stage, limit, cpu)
     elif limit.percentile is not None:
         observed, margin, why = _of_percentile(stage, limit, limit.percentile)
     elif limit.outcomes:
@@ -185,6 +204,21 @@ def _of_figure(stage: StageResult, limit: Limit) -> _Measured:
     if found.value is None or (found.why and found.value <= limit.allowed):
         return _Measured(found.value, why=found.why)
     return _Measured(found.value, log(max(found.value / limit.allowed, _LEAST)), "")
+
+
+def _of_cpu(stage: StageResult, limit: Limit, cpu: Mapping[str, OperationCost]) -> _Measured:
+    """Measure the CPU time of one operation. It misses its limit only if its whole interval is above it."""
+    cost = cpu.get(limit.operation)
+    if cost is None:
+        other = next((name for name, of in cpu.items() if limit.operation in of.includes), "")
+        return _Measured(why=f"its CPU time is not told from that of {other}") if other else _Measured()
+    found = cost.at(stage.size)
+    observed = found.value * 1e6
+    low = found.low * 1e6
+    margin = log(max(observed / max(limit.allowed, 1e-3), _LEAST))
+    if low <= limit.allowed < observed:
+        return _Measured(observed, margin, f"it may be {limit.show(max(low, 0.0))} as well (95 %)")
+    return _Measured(observed, margin, "")
 
 
 def _of_percentile(stage: StageResult, limit: Limit, percentile: float) -> _Measured:

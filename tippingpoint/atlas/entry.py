@@ -35,7 +35,7 @@ NAME = r"^[a-z0-9][a-z0-9.+-]{0,80}$"
 """What an entry may be called."""
 Name = Annotated[str, Field(pattern=NAME)]
 Verdict = Literal["confirmed", "refuted", "not told"]
-Kind = Literal["tips", "p50", "p99", "rate", "failures", "lost", "back", "made", "resource"]
+Kind = Literal["tips", "p50", "p99", "rate", "failures", "lost", "back", "made", "resource", "cpu"]
 
 
 class _Section(BaseModel):

@@ -9,6 +9,7 @@ from math import inf
 from tippingpoint.analysis.analyse import Analysis
 from tippingpoint.analysis.cost import samples_between, three
 from tippingpoint.analysis.latency import costs
+from tippingpoint.analysis.operation_costs import cpu_costs
 from tippingpoint.atlas.entry import Figure
 from tippingpoint.rundir.resources import FigureData
 from tippingpoint.rundir.stages import StageResult
@@ -48,6 +49,8 @@ def meaning_of(figure: Figure, runs: Sequence[Analysis]) -> Meaning:
             return Meaning(f"back after {figure.of or 'every fault'}", "s")
         case "made":
             return Meaning(f"{runs[0].run.things} made", "/s")
+        case "cpu":
+            return Meaning(f"{figure.of} CPU", "µs")
         case "resource":
             data = _data(figure, runs[0])
             if data is None:
@@ -66,6 +69,7 @@ def measured(figure: Figure, runs: Sequence[Analysis]) -> Bounds:
     - `back`: seconds from a fault until thresholds, or what was usual before, held again for good, of all faults the
       longest. With `of`, only faults whose description begins so, such as `kill`.
     - `made`: things made a second, over all stages.
+    - `cpu`: microseconds of the target's CPU time for one such operation, by slices of the whole run.
     - `resource`: what all members together used while a stage was held: the mean of a rate, else the median.
 
     A bound is None where a run did not show it: it did not tip, or did not come back. A figure is not known if a run
@@ -129,6 +133,9 @@ def _value(figure: Figure, run: Analysis) -> float | None:
             return float(_lost(run))
         case "back":
             return _back(figure, run)
+        case "cpu":
+            cost = cpu_costs(run.operation_costs).get(figure.of)
+            return cost.value * 1e6 if cost is not None and cost.is_told else None
         case "made":
             made = sum(fill.made for fill in run.fills)
             seconds = sum(fill.seconds for fill in run.fills)

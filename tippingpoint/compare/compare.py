@@ -17,6 +17,13 @@ from tippingpoint.compare.baselines import Baseline
 from tippingpoint.compare.cells import PERCENTILES, Cell, Key, Table, mean_of, rates_of, table_of
 from tippingpoint.compare.costs import CostComparison, compare_costs, costs_together
 from tippingpoint.compare.names import Named, differences, short_names
+from tippingpoint.compare.operation_costs import (
+    CPU,
+    CostKey,
+    OperationCosts,
+    costs_of_run,
+    operation_costs_together,
+)
 from tippingpoint.compare.pair import NOT_COMPARED, Against, Pair, Side
 from tippingpoint.compare.published import PublishedRow, compare_published
 from tippingpoint.compare.ramp import ramp_of
@@ -37,7 +44,7 @@ from tippingpoint.plan.fields import StageKind
 from tippingpoint.rundir.operations import OPERATIONS, OWN_LOAD
 from tippingpoint.rundir.results import RunData
 from tippingpoint.util.numbers import show_number, show_share, show_times, show_us
-from tippingpoint.util.text import show_amount, show_list, show_load, show_size, show_sizes
+from tippingpoint.util.text import show_amount, show_calls, show_list, show_load, show_size, show_sizes
 
 ALL_CALLS, TYPICAL = "all calls", "typical time"
 """Operation and measure of the figure of all calls; see typical.py."""
@@ -100,6 +107,15 @@ class Recovery:
 
 
 @dataclass(frozen=True)
+class OperationCost:
+    """What one operation takes in every release, and how that compares with the first release."""
+
+    costs: OperationCosts
+    against: list[Against]
+    """One comparison per release after the first; `change` is a ratio."""
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Releases compared with the first of them, and published results compared with the first of those."""
 
@@ -140,6 +156,8 @@ class Comparison:
     """The settings in which the runs' plans differ, if all have plans."""
     resources: list[ResourceComparison]
     costs: list[CostComparison]
+    operation_costs: list[OperationCost]
+    """What one operation took of the targets, where all runs know it; the CPU of the whole target first."""
     published: list[PublishedRow]
     """Figures that several results in `beside` give."""
     sentence: str
@@ -220,6 +238,9 @@ def compare(
     if again is not None:
         # The control's runs stand beside the first release's, whose figures they are too.
         tables[0] = [*tables[0], *again.tables]
+    tables_of_costs = [side.costs for side in sides]
+    if again is not None:
+        tables_of_costs[0] = [*tables_of_costs[0], *again.costs]
     counts = [len(of_release) for of_release in tables]
     complete = [_in_every_run(of_release) for of_release in tables]
     keys = sorted(set[Key]().union(*complete), key=_place)
@@ -238,12 +259,21 @@ def compare(
     ]
     resources = _resources(figures, counts, pairs)
     costs = compare_costs([analysis for release in measured for analysis in release.analyses])
+    of_operations = [
+        OperationCost(costs_of, [pair.cost(costs_of.key) for pair in pairs])
+        for costs_of in operation_costs_together(tables_of_costs)
+    ]
     reaches = [release.reach for release in joined]
-    worse, better, withheld = _changes(rows, overall, recovery, pairs, reaches, names, unit)
+    worse, better, withheld = _changes(rows, overall, recovery, of_operations, pairs, reaches, names, unit)
     main = _main(runs)
+    tipping = [tipping_words(names, reaches, unit), *_tip_words(pairs, base)]
+    of_cpu = _cost_words(pairs, base)
     parts = [
-        tipping_words(names, reaches, unit),
-        *_tip_words(pairs, base),
+        *(
+            [*tipping, *of_cpu]
+            if any(pair.tip in ("worse", "better") for pair in pairs)
+            else [*of_cpu, *tipping]
+        ),
         *_served_words(pairs, base),
         *_typical_words(pairs, base, unit),
         _main_words(rows, main, names, reaches, unit),
@@ -273,7 +303,7 @@ def compare(
         recovery=recovery,
         tips=[pair.tip for pair in pairs],
         tip_changes=[pair.tip_change for pair in pairs],
-        outcome=_outcome([*overall, *recovery, *rows], pairs),
+        outcome=_outcome([*overall, *recovery, *of_operations, *rows], pairs),
         worse=worse,
         better=better,
         withheld=withheld,
@@ -281,6 +311,7 @@ def compare(
         differs=_differing(repeats),
         resources=resources,
         costs=costs_together(costs, counts),
+        operation_costs=of_operations,
         published=published,
         sentence=" ".join([f"{'; '.join(part for part in parts if part)}.", *doubts]),
         control_words=_control_words(pairs, controlled, base),
@@ -312,6 +343,7 @@ def _sides(releases: Sequence[Release], figures: Sequence[ResourceComparison]) -
             [figure.of(begin, len(release.runs)) for figure in figures],
             [backs_of(analysis) for analysis in release.analyses],
             [ramp_of(analysis) for analysis in release.analyses],
+            [costs_of_run(analysis) for analysis in release.analyses],
         )
         for release, begin in zip(releases, begins, strict=False)
     ]
@@ -468,7 +500,7 @@ def _recovery(first: Sequence[Side], others: Sequence[Side], pairs: Sequence[Pai
     ]
 
 
-def _outcome(figures: Sequence[Overall | Recovery | Row], pairs: Sequence[Pair]) -> Outcome:
+def _outcome(figures: Sequence[Overall | Recovery | OperationCost | Row], pairs: Sequence[Pair]) -> Outcome:
     found: set[Outcome] = set()
     for place, pair in enumerate(pairs):
         of_rows = [one.against[place] for one in figures]
@@ -513,6 +545,35 @@ def _tip_words(pairs: Sequence[Pair], base: str) -> list[str]:
         else:
             said.append(f"that {pair.name} tips at {span} is no more than repeats differ by")
     return said
+
+
+def _cost_words(pairs: Sequence[Pair], base: str) -> list[str]:
+    """Say how many times the CPU of the first release others take for an operation, where that is certain."""
+    return [
+        f"{pair.name} takes {show_number(round(change.change, 2))} times the CPU of {base} for each {_call(key)} "
+        f"({_span(change.low, change.high)})"
+        for pair in pairs
+        for key, change in pair.cost_changes.items()
+        if key.figure == CPU and change.certain and not change.withheld
+    ]
+
+
+def _call(key: CostKey) -> str:
+    """Name an operation, and those that are counted with it."""
+    name = show_calls(key.operation, 1)
+    return f"{name} with {show_list(list(key.includes))}" if key.includes else name
+
+
+def ratio_words(against: Against) -> str:
+    """Return the ratio of a cost with its interval: 1.12x (95 % 1.09x to 1.15x); empty if it is not known."""
+    if against.change is None:
+        return ""
+    return f"{_times(against.change)} ({_interval(against.low, against.high)})"
+
+
+def _span(low: float, high: float) -> str:
+    first, last = (show_number(round(one, 2)) for one in (low, high))
+    return f"95 %: about {first}" if first == last else f"95 %: {first} to {last}"
 
 
 def _served_words(pairs: Sequence[Pair], base: str) -> list[str]:
@@ -647,6 +708,7 @@ def _changes(
     rows: Sequence[Row],
     overall: Sequence[Overall],
     recovery: Sequence[Recovery],
+    costs: Sequence[OperationCost],
     pairs: Sequence[Pair],
     reaches: Sequence[Reach],
     titles: Sequence[str],
@@ -674,6 +736,15 @@ def _changes(
             if judgement in found:
                 who = f"{titles[number]}: " if len(titles) > 2 else ""
                 found[judgement].append((1e12, who + _recovery_change(one, number)))
+    for one in costs:
+        for number, against in enumerate(one.against, start=1):
+            judgement = "withheld" if against.withheld else against.judgement
+            if judgement in found and against.change is not None:
+                who = f"{titles[number]}: " if len(titles) > 2 else ""
+                before, after = one.costs.words[0], one.costs.words[number]
+                span = _interval(against.low, against.high)
+                line = f"{who}{one.costs.what}: {before} to {after} ({_times(against.change)}, {span})"
+                found[judgement].append((5e11 + abs(against.change), line))
     for row in rows:
         for number, against in enumerate(row.against, start=1):
             judgement = "withheld" if against.withheld else against.judgement

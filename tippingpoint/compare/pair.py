@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from math import inf
+from math import exp, hypot, inf
 from statistics import fmean
 from typing import Any, TypeVar
 
 from tippingpoint.analysis.confidence import difference_of_shares, ratio_of_percentiles
+from tippingpoint.analysis.operation_costs import CPU, OperationCost
 from tippingpoint.analysis.thresholds import RATES
 from tippingpoint.compare.cells import PERCENTILES, Cell, Key, Table, rates_of
+from tippingpoint.compare.operation_costs import CostKey, CostTable, cost_figure
 from tippingpoint.compare.ramp import Ramp
 from tippingpoint.compare.reach import Judgement, comparable_tips, tips_against
 from tippingpoint.compare.recovery import Back, ratio_of, recovery_figure
@@ -43,6 +45,8 @@ CAPACITY_ERRS = ERRS * CAPACITY_SHARE
 FIGURES_ERRS = ERRS * (1 - CAPACITY_SHARE)
 SAME_SHARE = 0.001
 """Rates that differ by less than one in a thousand, for certain, are the same."""
+_SIGMAS = 1.96
+"""Standard errors that a 95 % interval reaches to either side."""
 _SWAPPED: dict[Judgement, Judgement] = {"worse": "better", "better": "worse"}
 
 
@@ -88,6 +92,8 @@ class Side:
     """When the target was back, by kind of fault, in each run."""
     ramps: list[Ramp]
     """What was served, and how long calls took, at each step of each run."""
+    costs: list[CostTable]
+    """What operations took of the target in each run."""
 
 
 class Pair:
@@ -120,12 +126,18 @@ class Pair:
         """The largest load that `typical` is about."""
         self.served: dict[str, Against] = {}
         """By operation, the ratio of the most that was served a second; without repeats or a ramp in common empty."""
-        decided = self._compare_capacity()
+        self.cost_changes: dict[CostKey, Change] = {}
+        """The ratios of what operations take; without repeats, or a cost that all runs have, empty."""
+        of_costs = self._costs() if self.repeated else {}
+        decided = self._compare_capacity(of_costs)
         figures = self._figures(beyond) if self.repeated else {}
         errs = ERRS if decided else FIGURES_ERRS
         over_all = {what: _over_loads(list(of.values())) for what, of in figures.items()}
-        self._overall = self._tested(over_all, errs)
+        every: dict[_Subject | CostKey, _Both] = {**over_all, **_without(of_costs, self.cost_changes)}
+        tested = self._tested(every, errs)
+        self._overall = {what: tested[what] for what in over_all}
         """By what it is, each figure's change over all loads."""
+        self.cost_changes = {key: self.cost_changes.get(key) or tested[key] for key in of_costs}
         at_loads = {(what, load): figure for what, of in figures.items() for load, figure in of.items()}
         self._at_loads = {
             (what, load): change if self._overall[what].certain else replace(change, certain=False)
@@ -214,8 +226,23 @@ class Pair:
         certain = change.certain and not change.withheld and far
         return Ratio(change.change, change.low, change.high, certain)
 
-    def _compare_capacity(self) -> bool:
-        """Compare where both tip, what they serve, and how long a typical call took.
+    def cost(self, key: CostKey) -> Against:
+        """Judge what an operation takes; one run each is not judged."""
+        if not self.repeated:
+            before, after = (side.costs[0].get(key) for side in (self._base, self._other))
+            return _one_cost_each(before, after) if before is not None and after is not None else NOT_COMPARED
+        change = self.cost_changes.get(key)
+        return NOT_COMPARED if change is None else self._judged(change, "", 0.0, 0.0)
+
+    def _costs(self) -> dict[CostKey, _Both]:
+        """Return what operations take, where all runs know it."""
+        tables = [side.costs for side in self._sides]
+        shared = [key for key in tables[0][0] if all(key in table for of in tables for table in of)]
+        found = {key: _both(cost_figure, *([table[key] for table in of] for of in tables)) for key in shared}
+        return {key: both for key, both in found.items() if both is not None}
+
+    def _compare_capacity(self, costs: Mapping[CostKey, _Both]) -> bool:
+        """Compare where both tip, what they serve, how long typical calls took, and the CPU time of the main operation.
 
         Tell whether figures need no share of the chance: one of these differs, or none can be compared.
         """
@@ -228,6 +255,8 @@ class Pair:
         every: dict[str, _Both] = {"tip": tip} if tip is not None else {}
         every |= {f"served {operation}": figure for operation, figure in served.items()}
         every |= {"typical": typical} if typical is not None else {}
+        main = next((key for key in costs if key.figure == CPU), None)
+        every |= {"cost": costs[main]} if main is not None else {}
         found = self._tested(every, CAPACITY_ERRS)
         self.control_differs = self._control_changed(every, CAPACITY_ERRS)
         if "tip" in found:
@@ -244,6 +273,9 @@ class Pair:
             for operation in served
         }
         judged_of = [one.judgement for one in (self.typical, *self.served.values())]
+        if main is not None:
+            self.cost_changes[main] = found["cost"]
+            judged_of.append(self.cost(main).judgement)
         return not found or any(one in _SWAPPED for one in (self.tip, *judged_of))
 
     def _tips(self, same_thresholds: bool) -> _Both | None:
@@ -343,6 +375,10 @@ class Pair:
         return found
 
 
+def _without(figures: Mapping[CostKey, _Both], known: Mapping[CostKey, Change]) -> dict[CostKey, _Both]:
+    return {key: both for key, both in figures.items() if key not in known}
+
+
 def _both(
     make: Callable[[Sequence[_One], Sequence[_One]], Figure | None],
     first: Sequence[_One],
@@ -377,6 +413,13 @@ def _thresholds(release: Release) -> list[object]:
 
 def _share(cells: Sequence[Cell], measure: str) -> float:
     return fmean(cell.failures[measure] / cell.attempts for cell in cells) if measure in RATES else 0.0
+
+
+def _one_cost_each(before: OperationCost, after: OperationCost) -> Against:
+    """Return a ratio and the interval that the slices of both runs give it. It is not judged."""
+    ratio = after.value / before.value
+    reach = exp(_SIGMAS * hypot(before.log_error, after.log_error))
+    return Against(ratio, ratio / reach, ratio * reach, "unsure")
 
 
 def _one_run_each(base: Cell, cell: Cell, measure: str) -> Against:

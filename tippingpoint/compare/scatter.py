@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from math import gamma, inf, pi, sqrt
+from math import inf, sqrt
 
 import numpy as np
 
+from tippingpoint.analysis.confidence import student_quantile
 from tippingpoint.rundir.histogram import FloatArray
 
 ROTATIONS = 3999
@@ -118,16 +118,3 @@ def _step_down(observed: FloatArray, rotated: FloatArray) -> FloatArray:
     found = np.empty_like(observed)
     found[order] = np.maximum.accumulate((1 + as_large) / (1 + rotated.shape[0]))
     return found
-
-
-@cache
-def student_quantile(free: int, level: float) -> float:
-    """Return how many standard errors a two-sided interval of Student's distribution reaches to either side."""
-    ends = np.tan(np.linspace(0.0, pi / 2, 200_001)[:-1])  # so that the far tail has its points too
-    density = (
-        gamma((free + 1) / 2)
-        / (sqrt(free * pi) * gamma(free / 2))
-        * (1 + ends**2 / free) ** (-(free + 1) / 2)
-    )
-    inside = np.concatenate(([0.0], np.cumsum((density[1:] + density[:-1]) / 2 * np.diff(ends))))
-    return float(np.interp(level / 2, inside, ends))

@@ -424,8 +424,20 @@ class _Gathering:
         infinite = _infinite(found, grid, span, hosts)
         if not data.series:
             return None, infinite or "no sample is a valid number"
+        if span and figure.cost == "operations":
+            await self._slice(data, pack, figure, grid, hosts)
         smallest = f"the smallest of {len(found)} series" if len(found) > MOST_SERIES else ""
         return data, "; ".join(why for why in (smallest, infinite) if why)
+
+    async def _slice(
+        self, data: FigureData, pack: Pack, figure: Figure, grid: _Grid, hosts: Mapping[str, _Scraped]
+    ) -> None:
+        """Add a rate's mean over each step of the grid: its window has the scrapes at both ends of one step."""
+        interval = max((one.interval for one in hosts.values()), default=USUAL_INTERVAL)
+        window = grid.step + interval
+        found, _ = await self._range(figure.query(window, self._selector), grid.start, grid.end, grid.step)
+        data.slices = self._data(pack.name, figure, window, found, grid, hosts).series
+        data.slice_lag = interval / 2
 
     def _data(
         self,

@@ -47,6 +47,8 @@ def check_after(
         raise ValueError("after: recover: expected thresholds, as it waits until they hold again")
     if any(threshold.figure for threshold in thresholds):
         raise ValueError("after: recover: expected thresholds on operations only, as it waits for these")
+    if any(threshold.cpu is not None for threshold in thresholds):
+        raise ValueError("after: recover: expected no limit of cpu, as that is known after the run")
     if not any(threshold.operation in measured for threshold in thresholds):
         raise ValueError(
             f"after: recover: expected a threshold on one of {', '.join(measured)}, as {why}"

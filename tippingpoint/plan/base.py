@@ -105,6 +105,12 @@ class Threshold(Section, frozen=True):
         description="The least that has to succeed per second while a stage is held. Operations that bring a stage "
         "up, such as `connect`, are counted until it is up.",
     )
+    cpu: Seconds | None = Field(
+        default=None,
+        description="The most CPU time that one such operation may take of the whole target: 120us. It is known after "
+        "the run, where the target's CPU was measured: `collect`, or metrics-collector. A limit is missed where "
+        "the whole 95 % interval is above it. A search has none.",
+    )
     abort: bool = Field(
         default=False,
         description="`true` ends the run early when the threshold is missed for eight windows in a row, each of at "
@@ -146,7 +152,11 @@ class Threshold(Section, frozen=True):
             raise ValueError(f"{ours}: {getattr(self, ours)}: expected only with a figure")
         if not given:
             raise ValueError(
-                "no limit: expected one of p50 p90 p95 p99 p999 max error_rate lost_rate throughput"
+                "no limit: expected one of p50 p90 p95 p99 p999 max error_rate lost_rate throughput cpu"
+            )
+        if self.abort and given == ["cpu"]:
+            raise ValueError(
+                "abort: true: expected beside another limit than cpu, which is known after the run"
             )
         if self.lost_rate is not None and self.operation != "extend":
             raise ValueError(f"lost_rate: {self.lost_rate}: expected on operation extend only")

@@ -131,6 +131,12 @@ def check_find(
         raise ValueError(
             "thresholds: none: expected at least one, as find looks for the load that misses one"
         )
+    for place, each in (("thresholds", thresholds), ("find.also", find.also)):
+        number = next((n for n, threshold in enumerate(each) if threshold.cpu is not None), None)
+        if number is not None:
+            raise ValueError(
+                f"{place}.{number}.cpu: expected none, as it is known after the run, not after a probe"
+            )
     staged = next((n for n, fault in enumerate(faults) if fault.stage is not None), None)
     if staged is not None:
         raise ValueError(

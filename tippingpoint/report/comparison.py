@@ -19,7 +19,7 @@ from tippingpoint.analysis.cost import Cost
 from tippingpoint.analysis.latency import costs
 from tippingpoint.compare.baselines import RallyTable
 from tippingpoint.compare.cells import PERCENTILES
-from tippingpoint.compare.compare import Comparison, Overall, Recovery, Row
+from tippingpoint.compare.compare import Comparison, Overall, Recovery, Row, ratio_words
 from tippingpoint.compare.costs import is_shown
 from tippingpoint.compare.names import letter
 from tippingpoint.compare.pair import Against
@@ -101,6 +101,18 @@ def build_comparison(comparison: Comparison) -> dict[str, Any]:
                 "words": [_cost_words(of_run) for of_run in cost.costs],
             }
             for cost in comparison.costs
+        ],
+        "operation_costs": [
+            {
+                "what": one.costs.what,
+                "includes": one.costs.key.includes,
+                "values": one.costs.values,
+                "words": one.costs.words,
+                "against": [
+                    {**(_bounded(against) or {}), "words": ratio_words(against)} for against in one.against
+                ],
+            }
+            for one in comparison.operation_costs
         ],
         "without_resources": [
             entry["label"]

@@ -133,7 +133,7 @@ def build_document(analysis: Analysis) -> dict[str, Any]:
         **build_retries(run.events),
         "timeline": timeline,
         "no_timeline": _why_no_timeline(run),
-        "resources": build_resources(run, analysis.costs),
+        "resources": build_resources(run, analysis.costs, analysis.operation_costs),
         "generator": _generator(run),
         "units": _units(run),
         "search": build_search(analysis),

@@ -19,7 +19,13 @@ from tippingpoint.util.numbers import (
 )
 from tippingpoint.util.text import show_amount
 
-LIMIT_NAMES = {"p999": "p99.9", "error_rate": "error rate", "lost_rate": "lost rate", FIGURE: "figure"}
+LIMIT_NAMES = {
+    "p999": "p99.9",
+    "error_rate": "error rate",
+    "lost_rate": "lost rate",
+    "cpu": "CPU",
+    FIGURE: "figure",
+}
 _MOST_SECONDS = 1e10
 """Beyond this nobody counts hours."""
 

@@ -109,6 +109,11 @@ class FigureData(BaseModel):
     """Seconds before its moment over which a value is the mean; 0 for the value at that moment."""
     series: list[Series]
     """The series of each host."""
+    slices: list[Series] = []
+    """The same for one step of time each, which `series` smooth over several; empty for other figures than rates that
+    have a cost per operation, and in older runs."""
+    slice_lag: Annotated[float, Field(ge=0, le=1e9)] = 0.0
+    """Seconds before its moment at which the step of a value in `slices` ends, as scrapes are apart."""
 
     @property
     def parts(self) -> list[str]:
@@ -187,7 +192,7 @@ class Resources(BaseModel):
         if any(later <= earlier for earlier, later in zip(self.t, self.t[1:], strict=False)):
             raise ValueError("moments that are not in order")
         for figure in self.figures:
-            if any(len(series.values) != len(self.t) for series in figure.series):
+            if any(len(series.values) != len(self.t) for series in (*figure.series, *figure.slices)):
                 raise ValueError(f"{figure.name} does not have one value for each moment")
         return self
 

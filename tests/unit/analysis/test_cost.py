@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import permutations
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,7 +52,6 @@ def run_of(
     *,
     made: Sequence[StageResult] | None = None,
     unit: str = "bytes",
-    cost: Literal["load", "operations"] = "load",
     window: float = 0.0,
     leader: Sequence[tuple[float, str]] = (),
     begin: float = -120.0,
@@ -70,7 +69,7 @@ def run_of(
         leader=list(leader),
         figures=[
             FigureData(
-                name="figure", title="Memory", unit=unit, meaning="m", pack="p", cost=cost, window=window,
+                name="figure", title="Memory", unit=unit, meaning="m", pack="p", cost="load", window=window,
                 series=[Series(host=host, values=[of(load) for load in loads]) for host, of in hosts.items()],
             )
         ],
@@ -150,56 +149,6 @@ class TestPerUnitOfLoad:
     def test_a_line_that_begins_below_nothing_has_no_base(self) -> None:
         cost = cost_of(run_of({"a": lambda load: max(0.0, 11e3 * load - 1e6)}))
         assert cost.sentence == "Memory: 11 MB for each 1,000 leases (95 %: about 11)."
-
-
-class TestPerOperation:
-    def test_cpu_is_told_in_milliseconds_of_each_that_succeeded(self) -> None:
-        # given an operation a second for 1,000 leases, 2 ms of CPU for it, and half a core without any
-        cost = cost_of(
-            run_of(
-                {"a": lambda load: 0.5 + 0.002 * load / 1000}, unit="cores", cost="operations", window=20.0
-            )
-        )
-        # then that is what it takes idle, which is a point of the line, and what each costs
-        assert [(point.size, point.amount) for point in cost.points] == [
-            (0, 0.0), (1000, 1.0), (2000, 2.0), (4000, 4.0), (8000, 8.0), (16000, 16.0),
-        ]  # fmt: skip
-        assert (cost.unit, cost.per, cost.base_unit) == ("CPU-ms", "operation", "cores")
-        assert (cost.base, cost.slope) == pytest.approx((0.5, 2.0))
-        assert cost.sentence == "Memory: 0.5 cores, and 2 CPU-ms more for each operation (95 %: about 2)."
-
-    def test_what_makes_things_is_counted_while_a_stage_is_brought_up(self) -> None:
-        # given stages of 30 containers each, made within 30 s and faster with one core for each in a second
-        made = stages((30, 60, 90, 120))
-        for number, stage in enumerate(made, start=1):
-            stage.histograms = made_stage(1, 1, {"create.ok": [1.0] * 30}).histograms
-            stage.held = {}
-            stage.hold_begin = stage.begin + 30 - 2 * number
-        run = run_of(
-            {"a": lambda load: 0.0}, unit="cores", cost="operations", made=made, window=5.0,
-            workload="spawn", load_unit="containers", target=TargetEntry(kind="lxd"),
-        )  # fmt: skip
-        assert run.resources is not None
-        run.resources.figures[0].series[0].values = [
-            next(
-                (30 / (s.hold_begin - s.begin) for s in made if s.hold_begin and s.begin < t <= s.hold_begin),
-                0.0,
-            )
-            for t in run.resources.t
-        ]
-        # then a create takes a second of CPU
-        assert cost_of(run).slope == pytest.approx(1000.0)
-
-    def test_what_comes_in_bursts_is_counted_over_the_hold(self) -> None:
-        # given one fsync an operation, of which all that are due within 15 s come at once, in one sample of three
-        run = run_of({"a": lambda load: 0.0}, unit="count/s", cost="operations", window=STEP)
-        assert run.resources is not None
-        made = run.stages
-        run.resources.figures[0].series[0].values = [
-            3 * load_at(made, t) / 1000 if int(t // STEP) % 3 == 0 else 0.0 for t in run.resources.t
-        ]
-        # then that is what one costs, though the median of what was sampled is nothing
-        assert cost_of(run).slope == pytest.approx(1.0)
 
 
 class TestNoise:
@@ -299,21 +248,6 @@ class TestWithheld:
     def test_a_run_without_resources_has_no_costs(self) -> None:
         assert analyse(made_run(stages())).costs == []
 
-    def test_without_samples_before_stage_1_the_line_begins_at_the_first_load(self) -> None:
-        cost = cost_of(run_of({"a": lambda load: load}, begin=65.0, unit="count/s", cost="operations"))
-        assert [point.size for point in cost.points] == list(SIZES)
-
-    def test_one_load_and_what_there_was_before_it_give_a_cost_without_an_interval(self) -> None:
-        run = run_of(
-            {"a": lambda load: 5 + load / 1000}, unit="count/s", cost="operations", made=stages((2000,))
-        )
-        cost = cost_of(run)
-        assert (cost.base, cost.slope, cost.level) == (pytest.approx(5.0), pytest.approx(1.0), None)
-        assert cost.withheld == (
-            "a confidence interval needs 4 points, and this run has 1 load with samples "
-            "and the idle state before stage 1"
-        )
-
     def test_a_stage_in_whose_hold_samples_are_missing_is_left_out(self) -> None:
         # given a host that answered no scrape while most leases were held
         cost = cost_of(run_of({"a": lambda load: None if load == 16000 else 1e3 * load}))
@@ -371,7 +305,6 @@ class TestWithheld:
         window=st.sampled_from([0.0, 20.0, 600.0]),
         led=st.lists(st.tuples(st.floats(-200, 600), st.sampled_from(["a", "b", ""])), max_size=3),
         unit=st.sampled_from(["bytes", "cores", "ratio", "parsecs"]),
-        per=st.sampled_from(["load", "operations"]),
     )
     def test_whatever_was_gathered_there_is_an_answer(
         self,
@@ -379,9 +312,8 @@ class TestWithheld:
         window: float,
         led: list[tuple[float, str]],
         unit: str,
-        per: Literal["load", "operations"],
     ) -> None:
-        run = run_of({"a": lambda load: load}, window=window, leader=sorted(led), unit=unit, cost=per)
+        run = run_of({"a": lambda load: load}, window=window, leader=sorted(led), unit=unit)
         assert run.resources is not None
         length = len(run.resources.t)
         padded = (values + [None] * length)[:length]

@@ -11,8 +11,7 @@ from tests.unit.made.openstack_runs import write_cycles, write_servers
 from tests.unit.report.test_report import assert_loads_nothing, said
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.compare.baselines import load_baseline
-from tippingpoint.compare.compare import Comparison, compare
-from tippingpoint.compare.costs import CostComparison
+from tippingpoint.compare.compare import Comparison, OperationCost, compare
 from tippingpoint.report import write_comparison
 from tippingpoint.rundir.resources import FigureData, Resources, Series, write_resources
 from tippingpoint.rundir.results import RunData, load_run
@@ -59,20 +58,19 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     return compare([one, two], beside=[load_baseline("openstack-rally-one-broker")])
 
 
-def costs(compared: Comparison) -> dict[str, CostComparison]:
-    return {cost.part: cost for cost in compared.costs}
+def costs(compared: Comparison) -> dict[str, OperationCost]:
+    return {cost.costs.key.part: cost for cost in compared.operation_costs}
 
 
 def test_a_boot_costs_what_it_adds_to_what_there_was_without_any(compared: Comparison) -> None:
     found = costs(compared)
     assert set(found) == {"nova", "neutron"}
-    slopes = {part: [cost and cost.slope for cost in of_part.costs] for part, of_part in found.items()}
-    assert slopes["nova"] == pytest.approx([57.0, 57.0])
-    assert slopes["neutron"] == pytest.approx([50.0, 100.0])
-    assert [cost and cost.base for cost in found["nova"].costs] == pytest.approx([5.0, 5.0])
-    assert found["nova"].ratios == [pytest.approx(1.0)]
-    assert found["neutron"].ratios == [pytest.approx(2.0)]
-    assert {(cost.per, cost.unit) for cost in found.values()} == {("boot and delete", "")}
+    assert found["nova"].costs.values == pytest.approx([57.0, 57.0], rel=0.03)
+    assert found["neutron"].costs.values == pytest.approx([50.0, 100.0], rel=0.03)
+    assert found["nova"].against[0].change == pytest.approx(1.0)
+    assert found["neutron"].against[0].change == pytest.approx(2.0, rel=0.03)
+    (key,) = {cost.costs.key[2:] for cost in found.values()}
+    assert key == ("boot_server", ("await_active", "create_server", "delete_server", "total"))
 
 
 def test_messages_of_nova_and_neutron_stand_apart_at_the_load_though_nothing_is_held(
@@ -94,17 +92,17 @@ def test_a_boot_is_one_operation_though_its_steps_are_timed(tmp_path: Path) -> N
         tmp_path / "run", [40], hosts={"compute-1": 1.0, "compute-2": 1.0}, per_second=1
     )
     write_resources(directory, messages({"nova": 30.0}, {"nova": "broker-1"}, 40, 1.0))
-    (cost,) = (cost for cost in analyse(load_run(directory)).costs if cost.role == "all")
-    assert (cost.per, cost.slope) == ("boot", pytest.approx(30.0))
+    cost = analyse(load_run(directory)).operation_costs[0]
+    assert (cost.operation, cost.value) == ("boot_server", pytest.approx(30.0, rel=0.03))
+    assert cost.low < 30 < cost.high
 
 
 def test_the_page_has_costs_messages_and_rallys_table_with_ours_below(compared: Comparison) -> None:
     html = write_comparison(compared, "html")
     page = assert_loads_nothing(html)
-    assert (
-        "Messages published, neutron, for each boot and delete "
-        "1/s, and 50 more (no interval) 1/s, and 100 more (no interval)2x"
-    ) in said(page, "costs"), "one load gives no interval"
+    told = said(page, "operation-costs")
+    assert "Messages published of neutron for each boot_server" in told
+    assert "with await_active, create_server, delete_server, total" in told
     assert "62/s" in said(page, "resources")
     document = json.loads(write_comparison(compared, "json"))
     (total, boot, delete) = document["beside"][0]["same"][0]
@@ -116,11 +114,8 @@ def test_the_page_has_costs_messages_and_rallys_table_with_ours_below(compared: 
     assert 3.4 < boot[0]["avg"] < 4.2
     assert "below each action are the same figures of the runs on this page" in html
     markdown = write_comparison(compared, "md")
-    assert "## Resource cost of the load" in markdown
-    assert (
-        "| Messages published, neutron, for each boot and delete | 1/s, and 50 more (no interval) |"
-        in markdown
-    )
+    assert "## Resource cost of one operation" in markdown
+    assert "| Messages published of neutron for each boot_server, with await_active, " in markdown
     assert "| nova.boot_server | 17.607 | 58.252 | 208.41 | 86.347 | 97.423 | 100 % | 5,000 |" in markdown
     assert "| A, 50 iterations | " in markdown
 

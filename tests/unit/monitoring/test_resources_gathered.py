@@ -98,6 +98,33 @@ async def test_what_is_sound_is_there() -> None:
     assert told.missing == []
 
 
+async def test_a_rate_with_a_cost_per_operation_is_gathered_for_each_scrape_too() -> None:
+    # given a server whose rates differ by their window: over a minute, and over the two scrapes of one step
+    figure = (
+        "  - {name: cpu, title: CPU, unit: cores, meaning: CPU, source: the test, cost: operations, "
+        'expr: "rate(cpu{$selector}[$window])"}\n'
+    )
+
+    async def answer(request: web.Request, query: str) -> web.StreamResponse:
+        if "rate(cpu" not in query:
+            return await sound(request, query)
+        form = await request.post()
+        start, step = float(str(form["start"])), float(str(form["step"]))
+        value = {"[60s]": "4", "[30s]": "2"}[query[query.index("[") : query.index("]") + 1]]
+        return matrix(({"host": "a"}, [(start + place * step, value) for place in range(41)]))
+
+    told = await gathered(answer, load_pack(PACK + figure, "made"))
+    cpu = told.figure("cpu")
+    assert cpu is not None
+    # then both are there, and where a step of the latter ends: half a scrape before its moment, on average
+    assert {*cpu.series[0].values} - {None} == {4.0}
+    assert {*cpu.slices[0].values} - {None} == {2.0}
+    assert cpu.slice_lag == 7.5
+    memory = told.figure("memory")
+    assert memory is not None
+    assert memory.slices == []
+
+
 async def test_a_figure_that_fails_is_missing_and_the_others_are_there() -> None:
     # given a Prometheus that cannot answer one of the queries
     async def answer(request: web.Request, query: str) -> web.StreamResponse:

@@ -9,6 +9,7 @@ from math import isfinite, log, sqrt
 from tippingpoint.analysis.analyse import Analysis
 from tippingpoint.analysis.confidence import percentile_interval
 from tippingpoint.analysis.latency import freed_costs
+from tippingpoint.compare.operation_costs import CostKey, costs_of_run
 from tippingpoint.compare.reach import Reach, reach_of
 from tippingpoint.compare.trend.changes import LEAST, Measured
 
@@ -66,6 +67,11 @@ def figures_of(runs: Sequence[Analysis]) -> list[Figure]:
     for title, part, of_cost, per in sorted(costs):
         name = f"{title}{f' of {part}' if part else ''} for each {per}"
         found.append(Figure("", None, name, of_cost, True, _each(runs, _cost(title, part, per))))
+    of_operations = {
+        (key, cost.what, cost.unit) for analysis in runs for key, cost in costs_of_run(analysis).items()
+    }
+    for key, what, of_cost in sorted(of_operations):
+        found.append(Figure("", None, what, of_cost, True, _each(runs, _operation_cost(key))))
     return [figure for figure in found if _known(figure) >= 2 * LEAST]
 
 
@@ -145,6 +151,14 @@ def _latency(operation: str, size: float, measure: str) -> _Read:
             return None
         high = interval.high if isfinite(interval.high) else interval.estimate**2 / max(interval.low, 1.0)
         return interval.estimate, abs(log(max(high, 1.0) / max(interval.low, 1.0))) / 2
+
+    return read
+
+
+def _operation_cost(key: CostKey) -> _Read:
+    def read(analysis: Analysis) -> tuple[float, float] | None:
+        cost = costs_of_run(analysis).get(key)
+        return None if cost is None else (cost.value, cost.log_error)
 
     return read
 

@@ -46,6 +46,7 @@ def render_comparison(document: dict[str, Any]) -> str:
         section("Recovery: how long until all was as before a fault", _recovery(document)),
         section("Figures", _figures(document)),
         section("Resource use of the targets", _resources(document)),
+        section("Resource cost of one operation", _operation_costs(document)),
         section("Resource cost of the load", _costs(document)),
         *(_beside(baseline, runs) for baseline in document["beside"]),
         *(
@@ -196,6 +197,23 @@ def _costs(document: dict[str, Any]) -> str:
             ),
         ]
         for cost in document["costs"]
+    ]
+    header = ["figure, of all hosts", *(run["label"] for run in document["runs"])]
+    shown = rows[:MOST_LINES]
+    return table(header, shown, text=range(len(header)), left_out=len(rows) - len(shown))
+
+
+def _operation_costs(document: dict[str, Any]) -> str:
+    rows = [
+        [
+            cost["what"] + (f", with {', '.join(cost['includes'])}" if cost["includes"] else ""),
+            cost["words"][0],
+            *(
+                f"{words}, {against['words']}" if against["words"] else words
+                for words, against in zip(cost["words"][1:], cost["against"], strict=True)
+            ),
+        ]
+        for cost in document["operation_costs"]
     ]
     header = ["figure, of all hosts", *(run["label"] for run in document["runs"])]
     shown = rows[:MOST_LINES]

@@ -544,6 +544,7 @@ def _resources(resources: dict[str, Any] | None, unit: str) -> list[str]:
     lines = [f"{why}: {', '.join(what)}" for why, what in missing.items()]
     return [
         section("Resource use of the target", rendered),
+        section("Resource cost of one operation", _operation_costs(resources, unit)),
         section("Resource cost of the load", _costs(resources)),
         section("Missing figures of the target", bullets(lines)),
     ]
@@ -568,6 +569,21 @@ def _costs(resources: dict[str, Any]) -> str:
     lines = [cost["sentence"] for cost in costs[:MOST_LINES]]
     lines += [f"and {len(costs) - MOST_LINES} more"] if len(costs) > MOST_LINES else []
     return bullets(lines or [f"not shown: {why}" for why in resources["no_costs"]])
+
+
+def _operation_costs(resources: dict[str, Any], load_unit: str) -> str:
+    """Render what each operation takes of all hosts, and of CPU time at each load."""
+    lines: list[str] = []
+    for cost in resources["operation_costs"]:
+        if cost["role"] == "all":
+            lines.append(cost["sentence"])
+            lines += [
+                f"at {show_amount(load['size'], load_unit)}: {load['words']} ({load['interval']})"
+                for load in cost["loads"]
+            ]
+    rest = len(lines) - MOST_LINES
+    lines = lines[:MOST_LINES] + ([f"and {rest} more"] if rest > 0 else [])
+    return bullets(lines or [f"not shown: {why}" for why in resources["no_operation_costs"]])
 
 
 def _units(units: Sequence[dict[str, Any]]) -> str:
