@@ -60,7 +60,7 @@ from tippingpoint.compare.compare import compare  # noqa: E402
 from tippingpoint.compare.repeats import changes, percentile_level  # noqa: E402
 from tippingpoint.errors import TargetError, UserError  # noqa: E402
 from tippingpoint.plan.read import parse_plan  # noqa: E402
-from tippingpoint.run.runner import Runner  # noqa: E402
+from tippingpoint.play.runner import Runner  # noqa: E402
 from tippingpoint.rundir.resources import FigureData, Resources, Series, write_resources  # noqa: E402
 from tippingpoint.rundir.results import RunData, load_run  # noqa: E402
 

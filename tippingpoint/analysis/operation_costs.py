@@ -231,7 +231,7 @@ def _other_work(findings: Findings) -> list[tuple[float, float]]:
     return [
         (each.stage.begin, each.stage.end if each.stage.end is not None else np.inf)
         for each in findings.stages
-        if each.gave_way or any(each.stage.overlaps(begin, until) for begin, until, _ in faults)
+        if each.failed_to_hold or any(each.stage.overlaps(begin, until) for begin, until, _ in faults)
     ]
 
 
