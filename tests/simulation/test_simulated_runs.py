@@ -128,6 +128,25 @@ def test_a_search_whose_judgement_takes_long_has_its_answer(tmp_path: Path) -> N
     ]
 
 
+def test_a_search_that_ends_with_an_aborted_load_ends_with_it(tmp_path: Path) -> None:
+    """Given a search whose load is aborted early in its hold, when no time is left for another, then nobody waits for
+    the rest of that hold."""
+    plan = {
+        name: value for name, value in draw(0).plan.items() if name not in ("stages", "after", "faults")
+    } | {
+        "workload": {"units": 1, "claim_time": "30m", "renew_time": "1s", "timeout": "2s"},
+        "find": {"start": 1, "limit": 200, "over": "1s", "hold": "10m", "within": "12m"},
+        "thresholds": [{"operation": "extend", "p99": "200ms", "abort": True}],
+        "workers": 1,
+    }
+    played = play(Drawn(0, plan, DrawnService(40.0, 0.002, 1e9, [("silent", 10.0, 5000.0)]), []), tmp_path)
+    assert played.directory is not None
+    run = load_run(played.directory)
+    found = [event["t"] for event in run.events if event["event"] in ("probe", "found")]
+    assert len(found) == 2
+    assert max(event["t"] for event in run.events) < found[-1] + 60
+
+
 def test_a_lower_load_ends_on_all_units_once_thresholds_hold_again(tmp_path: Path) -> None:
     """Given two units that hold a load together, and a target that is silent for long enough that this load was too
     much, then both hold lower loads, each its share, until thresholds hold, and that hold ends early on both."""

@@ -159,7 +159,9 @@ class SearchTurns(Turns):
         assert turn.load is not None
         so_far.begin_hold(self._record.now())
         await self._until_clear(turn, turn.load, so_far)
-        if not self._warning.missed.is_set():
+        if self._warning.missed.is_set():
+            self._stages.end_hold(0.0)
+        else:
             await hold_to_named_end(turn, self._conductor, self._stages, self._pool)
         await asyncio.to_thread(self._share.remember, turn.load, self._own.of_load, so_far)
 

@@ -34,7 +34,7 @@ from tests.functional.program import (
 from tests.functional.spawn_runs import ended, going, wait_for
 from tippingpoint.plan.claim import CLAIM_OPERATIONS
 from tippingpoint.rundir.probe_events import probe_events
-from tippingpoint.workloads.load import OWED
+from tippingpoint.workloads.load import DRAIN_TIMEOUT
 
 _SOON_S = 600.0
 LONG = [{"leases": 20, "over": "200ms", "hold": "10m"}]
@@ -183,7 +183,7 @@ def test_a_second_ctrl_c_cuts_what_is_under_way(etcd_private: EtcdLab, tmp_path:
     assert not [line for line in said.splitlines() if "exception in callback" in line.lower()]
     measured = only_run(tmp_path / "runs")
     assert measured.manifest.status == "interrupted"
-    if any(stall.seconds > OWED for stall in measured.stalls):
+    if any(stall.seconds > DRAIN_TIMEOUT for stall in measured.stalls):
         return  # the machine stood still for longer than an answer is waited for at the end: that was over at once
     failures = [stage.failures(operation) for stage in measured.stages for operation in CLAIM_OPERATIONS]
     assert failures == [0] * len(CLAIM_OPERATIONS)
