@@ -39,11 +39,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first seed; 0 by default")
     parser.add_argument("--large", action="store_true", help="draw larger and longer runs, of up to 12 units")
     parser.add_argument(
-        "--planted", action="store_true", help="plant known defects, and look for each (planted.py)"
+        "--planted",
+        action="store_true",
+        help="plant known defects, and look for each in these runs (planted.py)",
     )
     options = parser.parse_args()
     if options.planted:
-        return 1 if look_for_all(options.runs) else 0
+        return 1 if look_for_all(options.runs, first=options.seed, large=options.large) else 0
     begun = time.process_time()
     drawn_kinds: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()

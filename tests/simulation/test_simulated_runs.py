@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.draws import Drawn, DrawnService, Event, draw
 from tests.simulation.planted import PLANTED, found_after
 from tests.simulation.questions import ask_all, ask_together
-from tests.simulation.runs import Drawn, DrawnService, Event, draw, play
+from tests.simulation.runs import play
 from tests.simulation.seeds import play_and_ask
 from tests.simulation.together import DrawnTogether, play_together
 from tests.simulation.virtual_time import BOOTED, NothingDue, virtual_time
@@ -105,6 +106,26 @@ def test_what_a_second_ctrl_c_cuts_is_no_failure_of_the_target(
         CLAIM_OPERATIONS
     )
     assert [event for event in measured.events if event["event"] == "error"] == []
+
+
+def test_what_a_standstill_delays_later_is_the_generators_too(tmp_path: Path) -> None:
+    """Given a target that is idle and far away, when the generator stands still for several renewals of each lease,
+    then the extensions that it catches up with one after the other are not blamed on the target."""
+    plan = draw(0).plan | {
+        "workload": {"units": 1, "claim_time": "30s", "renew_time": "1s", "timeout": "5s"},
+        "stages": [{"leases": 10, "over": "1s", "hold": "20s"}],
+        "thresholds": [{"operation": "extend", "p99": "700ms"}],
+        "workers": 1,
+    }
+    for name in ("find", "after", "faults"):
+        plan.pop(name, None)
+    service = DrawnService(1000.0, 0.3, 1e9, [])
+    calm = ask_all(play(Drawn(0, plan, service, []), tmp_path / "calm"))
+    stood_still = ask_all(play(Drawn(0, plan, service, [Event(8.0, "stand still", 6.0)]), tmp_path / "still"))
+    assert calm is not None
+    assert stood_still is not None
+    assert calm.verdict.outcome == "met"
+    assert stood_still.verdict.outcome == "withheld"
 
 
 def test_a_search_whose_judgement_takes_long_has_its_answer(tmp_path: Path) -> None:

@@ -76,6 +76,7 @@ class Unit:
         "lease",
         "number",
         "overdue",
+        "own",
         "ready",
         "waiting",
     )
@@ -93,6 +94,8 @@ class Unit:
         """When the last successful claim or extension was sent: the lease lasts at least claim_time from then."""
         self.ready = 0.0
         """When the previous operation ended: a delay before it is the target's, after it the generator's."""
+        self.own = 0.0
+        """How many seconds earlier that operation would have ended without the generator's own delay."""
         self.due = 0.0
         """When the next extension is due; a moment that was scheduled before counts no more."""
         self.overdue: float | None = None
@@ -457,7 +460,7 @@ class ClaimLoad:
 
     def _connect_again(self, unit: Unit, intended: float, moment: float) -> None:
         """Retry after a rate limit: it is the same operation, whose response time counts from its first moment."""
-        unit.ready = moment
+        unit.ready, unit.own = moment, 0.0
         self._connect(unit, intended)
 
     def _connect_answered(self, call: _Call, now: float) -> None:
@@ -560,12 +563,12 @@ class ClaimLoad:
         ended: Callable[[_Call, float], None],
     ) -> None:
         self._asked = timing.monotonic()
-        self._calls.add(unit, operation, future, intended, unit.ready, ended)
+        self._calls.add(unit, operation, future, intended, unit.ready, ended, own=unit.own)
 
     def _of_now(self, call: _Call, now: float) -> bool:
         """Return whether an answer is for a present unit; else release what it granted."""
         unit = call.subject
-        unit.ready = now
+        unit.ready, unit.own = now, self._calls.own_delay(call, now)
         if unit.generation == self._generation:
             return True
         self._answered_too_late(call)
@@ -612,6 +615,7 @@ class ClaimLoad:
             self._set_waiting(unit, False)
             if unit.generation == generation:
                 unit.ready = now = timing.monotonic()
+                unit.own = 0.0
                 self._claim(unit, now)
 
     def _extended(self, call: _Call, now: float) -> None:
@@ -664,7 +668,7 @@ class ClaimLoad:
         future = self._visible.seen(unit.holding)
         self._looking += 1
         future.add_done_callback(self._looked_enough)
-        self._calls.add(unit, "visible", future, due, unit.ready, self._seen)
+        self._calls.add(unit, "visible", future, due, unit.ready, self._seen, own=unit.own)
 
     def _looked_enough(self, _future: Future[None]) -> None:
         self._looking -= 1
