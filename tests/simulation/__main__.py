@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tests.simulation.planted import look_for_all
 from tests.simulation.seeds import play_and_ask
+from tests.simulation.truth import limit_of
 
 
 def _only_what_lives(unraisable: sys.UnraisableHookArgs) -> None:
@@ -50,6 +51,7 @@ def main() -> int:
     drawn_kinds: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()
     virtual, found = 0.0, 0
+    known, hold_it = 0, 0
     for seed in range(options.seed, options.seed + options.runs):
         with tempfile.TemporaryDirectory() as out:
             try:
@@ -57,6 +59,9 @@ def main() -> int:
                 drawn_kinds.update(asked.kinds)
                 outcomes[asked.outcome] += 1
                 virtual += asked.seconds
+                if asked.searched is not None and (limit := limit_of(asked.searched)) is not None:
+                    known += 1
+                    hold_it += asked.interval[0] <= limit <= asked.interval[1]
             except Exception as problem:
                 found += 1
                 size = " --large" if options.large else ""
@@ -69,6 +74,8 @@ def main() -> int:
     )
     print("drawn: " + ", ".join(f"{kind} {count:,}" for kind, count in drawn_kinds.most_common()))
     print("ended: " + ", ".join(f"{outcome} {count:,}" for outcome, count in outcomes.most_common()))
+    if known:
+        print(f"searches: {hold_it} of {known} intervals hold the true limit ({100 * hold_it / known:.0f} %)")
     return 1 if found else 0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation.simulated.service import TROUBLES
+from tests.simulation.simulated.service import TROUBLES, TROUBLES_OF_THINGS
 
 NAME = "service"
 _PLAN: Mapping[str, Any] = {"name": "simulated", "target": {"kind": "simulated", "name": NAME}}
@@ -78,6 +78,10 @@ def draw(seed: int, sizes: Sizes = SMALL) -> Drawn:
         return _overload(seed, chance)
     if about < 0.1:
         return _standstills(seed, chance)
+    if about < 0.13:
+        return _search(seed, chance, sizes)
+    if about < 0.2:
+        return _things(seed, chance)
     return _anything(seed, chance, sizes)
 
 
@@ -120,6 +124,62 @@ def _standstills(seed: int, chance: random.Random) -> Drawn:
     return Drawn(
         seed, plan, DrawnService(capacity, base, 1e9, []), sorted(events, key=lambda event: event.at)
     )
+
+
+def _search(seed: int, chance: random.Random, sizes: Sizes) -> Drawn:
+    """Draw a search for the limit of a queue of which nothing goes wrong."""
+    capacity, base, renew = 10 ** chance.uniform(*sizes.capacity), 0.002, chance.choice(sizes.renew)
+    allowed = base + chance.choice([3, 5, 8]) / capacity
+    plan = {
+        **_PLAN,
+        "workload": {"units": 1, "claim_time": "60s", "renew_time": f"{renew:g}s", "timeout": "5s"},
+        "workers": 1,
+        "thresholds": [{"operation": "extend", chance.choice(["p90", "p99"]): f"{1000 * allowed:.0f}ms"}],
+        "find": {
+            "start": max(1, round(capacity * renew * chance.choice([0.1, 0.4, 0.8]))),
+            "limit": max(2, round(capacity * renew * 2)),
+            "over": f"{renew:g}s",
+            "hold": f"{2 * sizes.holds[-1]:g}s",
+            "within": f"{3 * sizes.minutes[-1]}m",
+            "resolution": 0.3,
+        },
+    }
+    return Drawn(seed, plan, DrawnService(capacity, base, 1e9, []), [])
+
+
+def _things(seed: int, chance: random.Random) -> Drawn:
+    """Draw a run that makes things, lists them, and makes those again that vanish."""
+    capacity = 10 ** chance.uniform(0.7, 1.6)
+    pace = chance.choice([{"rate": round(capacity / 4, 1)}, {"concurrency": 4}, {"batch": 3}])
+    cycle = chance.random() < 0.3
+    sizes = [chance.randint(1, 12) for _ in range(chance.choice([1, 1, 2]))]
+    plan = {
+        **_PLAN,
+        "workload": {
+            "kind": "spawn",
+            "until": chance.choice(["created", "started"]),
+            "cycle": cycle,
+            "observe_every": "0s",
+            "timeout": f"{chance.choice([1, 5])}s",
+            **pace,
+        },
+        "workers": chance.choice([1, 2]),
+        "thresholds": [{"operation": "create", "p90": f"{chance.choice([50, 500])}ms", "error_rate": 0.1}],
+        "stages": [
+            {"groups": chance.choice([1, 2]), "instances": size, "hold": f"{chance.choice([0, 3, 6])}s"}
+            for size in (sizes if cycle else sorted(set(sizes)))
+        ],
+    }
+    troubles: list[tuple[str, float, float]] = []
+    while chance.random() < 0.4:
+        begin = chance.uniform(0, 15)
+        troubles.append((chance.choice(TROUBLES_OF_THINGS), begin, begin + chance.uniform(1, 20)))
+    events: list[Event] = []
+    while chance.random() < 0.3:
+        do = chance.choice(["kill", "stand still", "interrupt", "crash", "power cut", "disk full"])
+        events.append(Event(chance.uniform(0, 15), do, chance.uniform(0.05, 12)))
+    service = DrawnService(capacity, 0.002, 1e9, troubles)
+    return Drawn(seed, plan, service, sorted(events, key=lambda event: event.at))
 
 
 def _anything(seed: int, chance: random.Random, sizes: Sizes) -> Drawn:

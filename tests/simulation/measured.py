@@ -41,6 +41,8 @@ def ask_of_answers(answers: Mapping[tuple[str, str], int], directories: Sequence
         ("claim", "claim.ok", "ok"),
         ("claim", "claim.denied", "no"),
         ("extend", "extend.ok", "ok"),
+        ("create", "create.ok", "ok"),
+        ("start", "start.ok", "ok"),
     ):
         answered = answers.get((operation, said), 0)
         assert recorded[outcome] <= answered, f"{outcome}: {recorded[outcome]} of {answered} answers"

@@ -47,6 +47,10 @@ def ask_all(played: Played) -> Analysis | None:
     analysis = _analysis_of(played.directory)
     left_behind = any(event["event"] == "left-behind" for event in analysis.run.events)
     assert left_behind or not played.at_the_end, f"the run ended, and left {played.at_the_end}"
+    if analysis.run.manifest.workload == "spawn":
+        ask_of_answers(played.answered, [*played.cut, played.directory])
+        _ask_of_report(analysis, searched=False)
+        return analysis
     _ask_of_figures(played, analysis)
     if not played.drawn.events:
         ask_of_aborts(analysis.run, played.drawn.plan)

@@ -12,6 +12,7 @@ from tests.simulation.measured import seconds_of
 from tests.simulation.questions import ask_all, ask_together
 from tests.simulation.runs import Played, play
 from tests.simulation.together import draw_together, play_together
+from tests.simulation.truth import is_known
 from tippingpoint.analysis.analyse import Analysis
 from tippingpoint.plan.claim import CLAIM_OPERATIONS
 
@@ -26,6 +27,10 @@ class Asked:
     """How long it took, in virtual time."""
     outcome: str
     """The verdict's."""
+    searched: Drawn | None = None
+    """A search that named a limit whose truth is known (truth.py)."""
+    interval: tuple[float, float] = (0.0, 0.0)
+    """Where that search says that the limit is."""
 
 
 def play_and_ask(seed: int, out: Path, *, large: bool = False) -> Asked:
@@ -54,7 +59,11 @@ def play_and_ask(seed: int, out: Path, *, large: bool = False) -> Asked:
         *sorted({kind for kind, _, _ in drawn.service.troubles}),
         *sorted({event.do for event in drawn.events}),
     ]
-    return Asked(kinds, alone.seconds, "refused" if analysis is None else analysis.verdict.outcome)
+    asked = Asked(kinds, alone.seconds, "refused" if analysis is None else analysis.verdict.outcome)
+    found = analysis.found if analysis is not None else None
+    if found is None or found.answer.limit is None or not is_known(drawn):
+        return asked
+    return replace(asked, searched=drawn, interval=(found.answer.low, found.answer.high))
 
 
 def _ask_beside_calm(drawn: Drawn, alone: Played, analysis: Analysis, out: Path) -> None:
@@ -79,7 +88,7 @@ def _ask_beside_calm(drawn: Drawn, alone: Played, analysis: Analysis, out: Path)
 
 def _stands_still_alone(drawn: Drawn) -> bool:
     """Whether nothing goes wrong but that the generator stands still, for less than leases last."""
-    lasts = seconds_of(drawn.plan["workload"]["claim_time"])
+    lasts = seconds_of(drawn.plan["workload"].get("claim_time", "0s"))
     return (
         bool(drawn.events)
         and "stages" in drawn.plan
@@ -90,6 +99,7 @@ def _stands_still_alone(drawn: Drawn) -> bool:
 
 def _kinds_of_plan(plan: Mapping[str, Any]) -> list[str]:
     return [
+        "things" if plan["workload"].get("kind") == "spawn" else "leases",
         "searches" if "find" in plan else "lists",
         *(["after: recover"] if "after" in plan else []),
         *(["storms"] if "faults" in plan else []),

@@ -12,6 +12,7 @@ import random
 from asyncio import Future
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
 from tests.simulation.lives import LIFE, Life
@@ -20,6 +21,7 @@ from tippingpoint.workloads.claim.target import Holding
 from tippingpoint.workloads.load import TargetFacts
 
 TROUBLES = ("silent", "slow", "errors", "forgets", "denies", "early", "twice")
+TROUBLES_OF_THINGS = ("silent", "slow", "errors", "forgets", "denies", "twice", "vanish")
 
 
 @dataclass
@@ -30,7 +32,7 @@ class Trouble:
     """`silent`: nothing is answered; `slow`: all takes ten times as long; `errors`: half of all fails at once. It may
     also lie, in half of its answers: `forgets`: it says that it did what it did not; `denies`: it does it, and says
     that it failed; `twice`: it does it twice, and says what came of the second time. `early`: leases run out long
-    before their time."""
+    before their time; `vanish`: now and then a thing is gone when something is asked."""
     begin: float
     end: float
 
@@ -72,6 +74,8 @@ class Service:
         self.served.append(now)
         trouble = next((each for each in self.troubles if each.begin <= now < each.end), None)
         kind = trouble.kind if trouble is not None else ""
+        if kind == "vanish":
+            self._vanish()
         if (kind == "errors" and self.chance.random() < 0.5) or self._busy_until - now > self.longest_queue:
             loop.call_at(now + self.base, _fail, future, "too many requests", context=_OUTSIDE)
             return future
@@ -104,7 +108,7 @@ class Service:
         if not future.done() and not (client is not None and client.dead):
             now = asyncio.get_running_loop().time()
             self.answers.append((now, operation, "ok" if found else "no"))
-            if operation != "release" and found:
+            if operation in ("claim", "extend") and found:
                 self._believed[name] = holder, client
             else:
                 self.expect_no_more(name, holder)
@@ -112,7 +116,7 @@ class Service:
 
     def expect_no_more(self, name: str, holder: object) -> None:
         """Note that a holder does not take itself for one any more."""
-        if self._believed.get(name, (None, None))[0] == holder:
+        if name in self._believed and self._believed[name][0] == holder:
             del self._believed[name]
 
     def held(self) -> set[str]:
@@ -144,6 +148,15 @@ class Service:
         until = now + seconds
         self.leases[name] = (holder, until)
         loop.call_at(until, self._run_out, name, until, context=_OUTSIDE)
+
+    def keep(self, name: str, state: str) -> None:
+        """Have a thing exist in a state, until it is let go."""
+        self.leases[name] = state, inf
+
+    def _vanish(self) -> None:
+        things = [name for name, (_, until) in self.leases.items() if until == inf]
+        if things and self.chance.random() < 0.1:
+            self.let_go(self.chance.choice(things))
 
     def _run_out(self, name: str, until: float) -> None:
         holder, over = self.leases.get(name, ("", 0.0))
