@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from tests.sentences import expect_document_readable, expect_no_contradiction
@@ -48,7 +50,12 @@ def ask_all(played: Played) -> Analysis | None:
     left_behind = any(event["event"] == "left-behind" for event in analysis.run.events)
     assert left_behind or not played.at_the_end, f"the run ended, and left {played.at_the_end}"
     if analysis.run.manifest.workload == "spawn":
-        ask_of_answers(played.answered, [*played.cut, played.directory])
+        recorded = ask_of_answers(played.answered, [*played.cut, played.directory])
+        if analysis.run.manifest.status == "complete" and not (
+            played.drawn.events or played.drawn.service.troubles
+        ):
+            made = _things_to_make(played.drawn.plan)
+            assert recorded["create.ok"] == made, f"{recorded['create.ok']} things were made of {made}"
         _ask_of_report(analysis, searched=False)
         return analysis
     _ask_of_figures(played, analysis)
@@ -206,6 +213,16 @@ def _ask_of_costs(drawn: Drawn, analysis: Analysis) -> None:
             )
             clear = held is not None and held.percentile(10) > 2 * 2e6 and waited.total >= 100
             assert not (long and clear), f"stage {stage.number} misses what ends a run, and it went on"
+
+
+def _things_to_make(plan: Mapping[str, Any]) -> int:
+    """Return how many things a plan makes of which none vanishes."""
+    made, there = 0, set[tuple[int, int]]()
+    for stage in plan["stages"]:
+        wanted = {(group, number) for group in range(stage["groups"]) for number in range(stage["instances"])}
+        made += len(wanted - there)
+        there = set() if plan["workload"]["cycle"] else wanted
+    return made
 
 
 def _ask_of_stages(played: Played, analysis: Analysis) -> None:
