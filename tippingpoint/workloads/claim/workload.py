@@ -314,6 +314,8 @@ class ClaimLoad:
         left = 0
         for first in range(0, len(holdings), _RELEASES_AT_ONCE):
             some = [self._target.release(holding) for holding in holdings[first : first + _RELEASES_AT_ONCE]]
+            for future in some:  # nobody looks at them any more if this is cancelled
+                future.add_done_callback(_look_at)
             remaining = deadline - timing.monotonic()
             done, pending = await asyncio.wait(some, timeout=max(0.0, remaining))
             for future in pending:
@@ -705,6 +707,12 @@ class ClaimLoad:
         """Return the seconds until a failed operation is retried, at most the time between two extensions."""
         unit.failures += 1
         return backoff(unit.failures, longest=max(self._renew_time, 0.01))
+
+
+def _look_at(future: Future[None]) -> None:
+    """Take note of what a release ended with, or asyncio would complain on standard error."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _share(size: int, share: tuple[int, int]) -> Sequence[int]:
