@@ -225,6 +225,7 @@ class Client:
             self._service.hold(name, holder, self._claim_time)
             return Holding(lease, holder)
 
+        self._service.expect_no_more(name, holder)
         return self._ask("claim", name, holder, claim)
 
     def extend(self, holding: Holding) -> Future[bool]:
