@@ -9,6 +9,7 @@ import functools
 import gc
 import os
 import random
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager, suppress
@@ -141,7 +142,12 @@ def simulate(
 ) -> T:
     """Play a run on a service of its own; raises NeverEnds if it goes on after `longest` virtual seconds, and Crashed
     with what nobody handled."""
-    with simulation() as loop:
+    with (
+        simulation() as loop,
+        tempfile.TemporaryDirectory() as rescued,
+        pytest.MonkeyPatch.context() as patched,
+    ):
+        patched.setattr(tempfile, "tempdir", rescued)  # what finds no room elsewhere goes there
         service = SERVICES[NAME] = Service(
             of.capacity,
             random.Random(seed + 1),
