@@ -35,7 +35,7 @@ AS_NO_PERSON_WRITES = {
     "no thousands": re.compile(r"(?<![\d.,:/_-])[1-9]\d{3,}(?![\d:/_-]| ?UTC)"),
     "a float's name": re.compile(r"\b(inf|nan)\b"),
     "an interval of nothing": re.compile(r"(95 % )(\S+) to \2\b"),
-    "decimals of what is counted": re.compile(r"\d\.\d+ (leases|containers|units|probes)\b"),
+    "decimals of what is counted": re.compile(r"\d\.\d+ (leases|containers|units|probes)\b(?! a second)"),
 }
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tests.simulation.planted import look_for_all
 from tests.simulation.seeds import play_and_ask
+from tests.simulation.truth import limit_of
 
 
 def _only_what_lives(unraisable: sys.UnraisableHookArgs) -> None:
@@ -39,15 +40,18 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first seed; 0 by default")
     parser.add_argument("--large", action="store_true", help="draw larger and longer runs, of up to 12 units")
     parser.add_argument(
-        "--planted", action="store_true", help="plant known defects, and look for each (planted.py)"
+        "--planted",
+        action="store_true",
+        help="plant known defects, and look for each in these runs (planted.py)",
     )
     options = parser.parse_args()
     if options.planted:
-        return 1 if look_for_all(options.runs) else 0
+        return 1 if look_for_all(options.runs, first=options.seed, large=options.large) else 0
     begun = time.process_time()
     drawn_kinds: Counter[str] = Counter()
     outcomes: Counter[str] = Counter()
     virtual, found = 0.0, 0
+    known, hold_it = 0, 0
     for seed in range(options.seed, options.seed + options.runs):
         with tempfile.TemporaryDirectory() as out:
             try:
@@ -55,6 +59,9 @@ def main() -> int:
                 drawn_kinds.update(asked.kinds)
                 outcomes[asked.outcome] += 1
                 virtual += asked.seconds
+                if asked.searched is not None and (limit := limit_of(asked.searched)) is not None:
+                    known += 1
+                    hold_it += asked.interval[0] <= limit <= asked.interval[1]
             except Exception as problem:
                 found += 1
                 size = " --large" if options.large else ""
@@ -67,6 +74,8 @@ def main() -> int:
     )
     print("drawn: " + ", ".join(f"{kind} {count:,}" for kind, count in drawn_kinds.most_common()))
     print("ended: " + ", ".join(f"{outcome} {count:,}" for outcome, count in outcomes.most_common()))
+    if known:
+        print(f"searches: {hold_it} of {known} intervals hold the true limit ({100 * hold_it / known:.0f} %)")
     return 1 if found else 0
 
 

@@ -1,7 +1,8 @@
 """Defects that are planted into the engine, one at a time: after how many seeds does a question find each?
 
-./scripts/simulate --planted            # each in at most 200 seeds
-./scripts/simulate --planted --runs 2000
+./scripts/simulate --planted --runs 2000    # each in at most 2000 seeds
+
+Only what a question finds counts, or a run that never ends. A crash of what was planted ends the search for it.
 """
 
 from __future__ import annotations
@@ -142,24 +143,27 @@ PLANTED: Mapping[str, Plant] = {
 """What each does to the engine, by what it is called."""
 
 
-def found_after(plant: Plant, most: int, *, seed: int = 0) -> tuple[int, str] | None:
-    """Return how many seeds it took until a question found the defect, and what it found; None if none did."""
+def found_after(plant: Plant, most: int, *, first: int = 0, large: bool = False) -> tuple[int, str] | None:
+    """Return how many seeds it took until a question found the defect, and what it found; None if none did.
+
+    Raises Crashed if a run ends with an exception that nobody handled, which is no answer to a question.
+    """
     with pytest.MonkeyPatch.context() as patched:
         plant(patched)
         for number in range(most):
             with tempfile.TemporaryDirectory() as out:
                 try:
-                    play_and_ask(seed + number, Path(out))
-                except Exception as problem:
-                    return number + 1, f"{type(problem).__name__}: {problem}".splitlines()[0]
+                    play_and_ask(first + number, Path(out), large=large)
+                except AssertionError as found:
+                    return number + 1, str(found).partition("\n")[0]
     return None
 
 
-def look_for_all(most: int) -> int:
-    """Look for each defect, and print a table; returns how many were not found."""
+def look_for_all(most: int, *, first: int = 0, large: bool = False) -> int:
+    """Look for each defect in the seeds from `first` on, and print a table; returns how many were not found."""
     missed = 0
     for name, plant in PLANTED.items():
-        found = found_after(plant, most)
+        found = found_after(plant, most, first=first, large=large)
         missed += found is None
         print(
             f"{name:40} {'not found' if found is None else found[0]:>9}  {'' if found is None else found[1][:90]}",

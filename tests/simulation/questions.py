@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from tests.sentences import expect_document_readable, expect_no_contradiction
-from tests.simulation.runs import Drawn, Ended, Played
+from tests.simulation.draws import Drawn
+from tests.simulation.measured import (
+    ask_of_aborts,
+    ask_of_answers,
+    ask_of_losses,
+    ask_of_stage_answers,
+    ask_of_what_ran_out,
+    seconds_of,
+)
+from tests.simulation.runs import Ended, Played
 from tests.simulation.together import PlayedTogether
 from tippingpoint.analysis.analyse import Analysis, analyse
 from tippingpoint.analysis.latency import costs
 from tippingpoint.report import render_report
 from tippingpoint.report.document import build_document
 from tippingpoint.rundir.event_shapes import is_sound
-from tippingpoint.rundir.histogram import decode_batch
-from tippingpoint.rundir.journal import read_interval_log
 from tippingpoint.rundir.manifest import FILE as MANIFEST
 from tippingpoint.rundir.results import load_run
 from tippingpoint.util.exit_codes import MET, MISSED, TARGET_FAILED, WITHHELD
@@ -38,10 +46,21 @@ def ask_all(played: Played) -> Analysis | None:
         assert "\n" not in played.refused
         return cut[-1] if cut else None
     _ask_of_events(played.directory)
-    analysis = analyse(load_run(played.directory))
+    analysis = _analysis_of(played.directory)
     left_behind = any(event["event"] == "left-behind" for event in analysis.run.events)
     assert left_behind or not played.at_the_end, f"the run ended, and left {played.at_the_end}"
+    if analysis.run.manifest.workload == "spawn":
+        recorded = ask_of_answers(played.answered, [*played.cut, played.directory])
+        if analysis.run.manifest.status == "complete" and not (
+            played.drawn.events or played.drawn.service.troubles
+        ):
+            made = _things_to_make(played.drawn.plan)
+            assert recorded["create.ok"] == made, f"{recorded['create.ok']} things were made of {made}"
+        _ask_of_report(analysis, searched=False)
+        return analysis
     _ask_of_figures(played, analysis)
+    if not played.drawn.events:
+        ask_of_aborts(analysis.run, played.drawn.plan)
     _ask_of_stages(played, analysis)
     _ask_of_report(analysis, searched=searched)
     return analysis
@@ -52,12 +71,20 @@ def _of_cut(directory: Path, searched: bool) -> Analysis | None:
     if not (directory / MANIFEST).exists():
         return None
     _ask_of_events(directory)
-    analysis = analyse(load_run(directory))
+    analysis = _analysis_of(directory)
     assert analysis.run.manifest.status == "cut", (
         f"its process was killed, and it is {analysis.run.manifest.status}"
     )
     _ask_of_report(analysis, searched=searched)
     return analysis
+
+
+def _analysis_of(directory: Path) -> Analysis:
+    """Return what a report says of a run."""
+    try:
+        return analyse(load_run(directory))
+    except Exception as problem:
+        raise AssertionError(f"no report: {problem!r}") from problem
 
 
 def ask_together(played: PlayedTogether) -> Analysis | None:
@@ -69,13 +96,16 @@ def ask_together(played: PlayedTogether) -> Analysis | None:
     measured = [part for part in played.parts if any(part.glob("worker-*.hlog"))]
     for directory in measured:
         _ask_of_events(directory)
-    _ask_of_answers(played.answered, measured)
+    ask_of_answers(played.answered, measured)
+    ask_of_losses(measured)
     _ask_of_turns(played, measured)
+    for part in measured if not played.drawn.events else ():
+        ask_of_aborts(load_run(part), played.drawn.plan)
     if played.gathered is None:
         assert not _is_whole(played), f"no report: {played.no_report}"
         return None
     _ask_of_events(played.gathered)
-    analysis = analyse(load_run(played.gathered))
+    analysis = _analysis_of(played.gathered)
     _ask_of_report(analysis, searched="find" in played.drawn.plan)
     lost = set(played.run.missing) & set(played.run.units)
     named = {unit.name for unit in analysis.run.units if unit.status != "complete"}
@@ -130,20 +160,26 @@ def _ask_of_figures(played: Played, analysis: Analysis) -> None:
     """No answer is counted that never came, and none is forgotten but by a worker that was killed, or that had given
     the lease up before its answer came."""
     assert played.directory is not None
-    recorded = _ask_of_answers(played.answered, [*played.cut, played.directory])
+    directories = [*played.cut, played.directory]
+    recorded = ask_of_answers(played.answered, directories)
     drawn = played.drawn
     given_up = any(name in drawn.plan for name in ("faults", "find", "after"))
+    done = {event.do for event in drawn.events}
+    lost = ask_of_losses(directories) if "disk full" not in done else 0
+    if not (given_up or done - {"set clock"}):
+        ask_of_what_ran_out(played, analysis.run, drawn.plan["workload"], lost)
+    if not (played.cut or done - {"set clock", "interrupt"}):
+        ask_of_stage_answers(played, analysis.run, all_counted=not given_up)
     calm = not (drawn.events or drawn.service.troubles or given_up)
     if calm and analysis.run.manifest.status == "complete":
-        answered = played.answered.get(("extend", "ok"), 0)
+        answered = played.answered["extend", "ok"]
         late = recorded["extend.timeout"] + recorded["extend.lost"] + recorded["extend.error"]
         assert answered <= recorded["extend.ok"] + late, (
             f"{answered} extensions were answered, {recorded['extend.ok']} are recorded and {late} came too late"
         )
     if not (drawn.events or given_up):  # what is refused for a lease that was given up is no failure
-        refused = played.answered.get(("extend", "no"), 0)
-        counted = sum(recorded[f"extend.{outcome}"] for outcome in ("lost", "timeout", "error"))
-        assert refused <= counted, f"{refused} extensions were refused, {counted} are counted as failures"
+        refused = played.answered["extend", "no"]
+        assert refused <= lost, f"{refused} extensions were refused, {lost} leases are counted as lost"
     _ask_of_costs(drawn, analysis)
     in_stages = sum(stage.count("extend") for stage in analysis.run.stages)
     assert in_stages <= recorded["extend.ok"], f"{in_stages} extensions of {recorded['extend.ok']} recorded"
@@ -152,7 +188,7 @@ def _ask_of_figures(played: Played, analysis: Analysis) -> None:
 def _ask_of_costs(drawn: Drawn, analysis: Analysis) -> None:
     """Where more calls timed out than a threshold lets be slow, its percentile is a timeout at least; and a load for
     which that is clear ends a run whose threshold says so."""
-    timeout = float(drawn.plan["workload"].get("timeout", "1s").removesuffix("s"))
+    timeout = seconds_of(drawn.plan["workload"].get("timeout", "1s"))
     stages = {stage.number: stage for stage in analysis.run.stages}
     for check in analysis.verdict.checks:
         stage = stages.get(check.stage or 0)
@@ -179,6 +215,16 @@ def _ask_of_costs(drawn: Drawn, analysis: Analysis) -> None:
             assert not (long and clear), f"stage {stage.number} misses what ends a run, and it went on"
 
 
+def _things_to_make(plan: Mapping[str, Any]) -> int:
+    """Return how many things a plan makes of which none vanishes."""
+    made, there = 0, set[tuple[int, int]]()
+    for stage in plan["stages"]:
+        wanted = {(group, number) for group in range(stage["groups"]) for number in range(stage["instances"])}
+        made += len(wanted - there)
+        there = set() if plan["workload"]["cycle"] else wanted
+    return made
+
+
 def _ask_of_stages(played: Played, analysis: Analysis) -> None:
     """Each listed load of a whole run was there, in order, once and for its whole hold."""
     plan, run = played.drawn.plan, analysis.run
@@ -186,11 +232,13 @@ def _ask_of_stages(played: Played, analysis: Analysis) -> None:
         return
     ramps = [stage for stage in run.stages if stage.kind == "ramp"]
     sizes = [stage["leases"] for stage in plan["stages"]]
-    # A worker that was killed leaves nothing of later stages, unless another one has them.
-    killed = any(event.do == "kill" for event in played.drawn.events)
-    assert killed or [stage.size for stage in ramps] == sizes, f"{[stage.size for stage in ramps]} of {sizes}"
+    # A worker that was killed, or that can write nothing, leaves nothing of later stages unless another one has them.
+    killed = any(event.do in ("kill", "disk full") for event in played.drawn.events)
+    there = [stage.size for stage in ramps]
+    assert there == sizes or killed, f"{there} of {sizes}"
+    assert there == sizes or analysis.verdict.outcome != "met", f"met, by {there} of {sizes}"
     drawn = played.drawn
-    renew = float(plan["workload"]["renew_time"].removesuffix("s"))
+    renew = seconds_of(plan["workload"]["renew_time"])
     troubled = drawn.events or drawn.service.troubles or "faults" in plan or "after" in plan
     light = plan["workload"]["units"] == 1 and sizes[-1] <= 0.5 * drawn.service.capacity * renew
     claims = [stage.count("claim") for stage in ramps]
@@ -201,28 +249,10 @@ def _ask_of_stages(played: Played, analysis: Analysis) -> None:
     for number, (stage, asked) in enumerate(zip(ramps, plan["stages"], strict=False), start=1):
         if stage.hold_begin is None or stage.end is None or number in stormy:
             continue  # a storm ends a hold, and its own goes on instead
-        hold = float(asked["hold"].removesuffix("s"))
+        hold = seconds_of(asked["hold"])
         assert stage.end - stage.hold_begin > hold - _ROUNDED, (
             f"stage {stage.number} was held for {stage.end - stage.hold_begin:.3f} s of {hold:g} s"
         )
-
-
-def _ask_of_answers(answers: Mapping[tuple[str, str], int], directories: Sequence[Path]) -> Counter[str]:
-    """Return how many answers are recorded; no more than a process got that was alive."""
-    recorded: Counter[str] = Counter()
-    for file in [file for directory in directories for file in directory.glob("worker-*.hlog")]:
-        log = read_interval_log(file)
-        batch = decode_batch(log.encoded)
-        for row, count in zip(batch.rows.tolist(), batch.counts.tolist(), strict=True):
-            recorded[log.tags[row]] += count
-    for operation, outcome, said in (
-        ("claim", "claim.ok", "ok"),
-        ("claim", "claim.denied", "no"),
-        ("extend", "extend.ok", "ok"),
-    ):
-        answered = answers.get((operation, said), 0)
-        assert recorded[outcome] <= answered, f"{outcome}: {recorded[outcome]} of {answered} answers"
-    return recorded
 
 
 def _ask_of_report(analysis: Analysis, *, searched: bool) -> None:

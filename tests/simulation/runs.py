@@ -1,5 +1,5 @@
-"""Whole runs drawn from a seed: a plan, a target and what goes wrong, played in virtual time and asked the same
-questions. The same seed is the same run, to the last byte of its journals."""
+"""Plays whole runs in virtual time, each from its first login to the `clean` that follows. The same seed is the same
+run, to the last byte of its journals."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import functools
 import gc
 import os
 import random
+import tempfile
+from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,9 +20,10 @@ from typing import Any, TypeVar
 
 import pytest
 
+from tests.simulation.draws import NAME, Drawn, DrawnService, Event
 from tests.simulation.lives import MACHINE, Life, context_of, is_dead, pid
-from tests.simulation.simulated.service import SERVICES, TROUBLES, Service, Trouble
-from tests.simulation.virtual_time import BOOTED, VirtualLoop, virtual_time
+from tests.simulation.simulated.service import SERVICES, Service, Trouble
+from tests.simulation.virtual_time import BOOTED, Crashed, NeverEnds, NothingDue, VirtualLoop, virtual_time
 from tests.simulation.worker_tasks import WorkerTasks
 from tippingpoint.errors import Refused, TargetError, UserError
 from tippingpoint.plan import kinds, packages
@@ -36,69 +39,11 @@ from tippingpoint.util import open_files
 
 T = TypeVar("T")
 
-NAME = "service"
 _FOREIGN = "somebody-else"
 _AFTERWARDS = 120.0
 """Seconds that a run's end is watched for load that goes on."""
 _LONGEST = 6 * 3600.0
 """Seconds of virtual time in which every run that is drawn has to end."""
-
-
-@dataclass(frozen=True)
-class Event:
-    """What happens to the generator at a moment of the run, in seconds."""
-
-    at: float
-    do: str
-    """`kill`: a worker is killed; `stand still`: nothing of us runs for `seconds`; `set clock`: the wall clock is set
-    by `seconds`; `interrupt`: somebody presses Ctrl-C; `disk full`: for `seconds`, nothing can be written; `slow work`:
-    what is done on other threads takes `seconds` from then on; `crash`: the runner is killed, and its workers see that;
-    `power cut`: they are killed with it. After `seconds`, somebody resumes the run, or removes what it made where it
-    cannot be resumed."""
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class DrawnService:
-    """A service, as Service has it."""
-
-    capacity: float
-    base: float
-    longest_queue: float
-    troubles: list[tuple[str, float, float]]
-    """Each kind with its begin and end, in seconds of the run."""
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """What a seed is."""
-
-    seed: int
-    plan: dict[str, Any]
-    service: DrawnService
-    events: list[Event]
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """How large the runs are that are drawn."""
-
-    capacity: tuple[float, float]
-    """The least and the most operations a second, as exponents of ten."""
-    renew: tuple[float, ...]
-    holds: tuple[float, ...]
-    steps: int
-    """The most stages of a list."""
-    over: float
-    minutes: tuple[int, ...]
-    """How long a search may take."""
-    workers: tuple[int, ...]
-    units: tuple[int, ...]
-
-
-LARGE = Sizes((1.0, 2.1), (1.0, 2.0, 5.0), (4, 10, 25), 6, 2.0, (3, 10), (1, 2, 3), (2, 2, 3, 3, 4, 6, 12))
-SMALL = Sizes((0.7, 1.6), (1.0, 1.0, 2.0), (2, 3, 6), 3, 1.0, (1, 2), (1, 1, 1, 2), (2, 2, 2, 2, 3, 4))
-"""Runs in which as much happens, in a fifth of the work: what CI plays."""
 
 
 @dataclass
@@ -110,8 +55,10 @@ class Ended:
     refused: str = ""
     seconds: float = 0.0
     """How long it took, in virtual time."""
-    answered: dict[tuple[str, str], int] = field(default_factory=dict)
-    """The service's answers that reached a worker, by operation and what they said."""
+    answers: list[tuple[float, str, str]] = field(default_factory=list)
+    """The service's answers that reached a worker: when (on the loop's clock), to which operation, what they said."""
+    ran_out: list[float] = field(default_factory=list)
+    """When leases ran out whose holders took themselves for that, on the loop's clock."""
     loaded_after: int = 0
     """Operations that the service was sent after the run's end."""
     left: list[str] = field(default_factory=list)
@@ -123,6 +70,11 @@ class Ended:
     unremembered: list[str] = field(default_factory=list)
     """What was made before the ledger said so."""
 
+    @functools.cached_property
+    def answered(self) -> Counter[tuple[str, str]]:
+        """How many answers reached a worker, by operation and what they said."""
+        return Counter((operation, said) for _, operation, said in self.answers)
+
 
 @dataclass(kw_only=True)
 class Played(Ended):
@@ -133,96 +85,6 @@ class Played(Ended):
     """None where it was refused, or cut and not resumed."""
     cut: list[Path] = field(default_factory=list)
     """The directories of runs that were killed, in order."""
-
-
-def draw(seed: int, sizes: Sizes = SMALL) -> Drawn:
-    """Draw a run. A third of them are searches; half have nothing go wrong with the generator."""
-    chance = random.Random(seed)
-    capacity = 10 ** chance.uniform(*sizes.capacity)
-    renew = chance.choice(sizes.renew)
-    workload = {
-        "units": chance.choice([1, 1, 2, 3]),
-        "claim_time": f"{renew * chance.choice([2, 5, 10]):g}s",
-        "renew_time": f"{renew:g}s",
-        "timeout": f"{chance.choice([1, 5, 20])}s",
-    }
-    limit = capacity * renew
-    plan: dict[str, Any] = {
-        "name": "simulated",
-        "target": {"kind": "simulated", "name": NAME},
-        "workload": workload,
-        "workers": chance.choice(sizes.workers),
-        "thresholds": _thresholds(chance),
-    }
-    hold = chance.choice(sizes.holds)
-    over = f"{sizes.over:g}s"
-    if chance.random() < 0.3:
-        start = max(1, round(limit * chance.choice([0.02, 0.2, 0.7, 2.0])))
-        plan["find"] = {
-            "start": start,
-            "limit": max(start, round(limit * chance.choice([0.5, 4]))),
-            "over": over,
-            "hold": f"{max(hold, renew):g}s",
-            "within": f"{chance.choice(sizes.minutes)}m",
-            "resolution": chance.choice([0.1, 0.3]),
-        }
-        lasts = 100.0 * sizes.minutes[0]
-    else:
-        loads = [max(1, round(limit * share)) for share in _ladder(chance, sizes.steps)]
-        plan["stages"] = [{"leases": size, "over": over, "hold": f"{hold}s"} for size in loads]
-        if chance.random() < 0.3:
-            plan["after"] = "recover"
-        lasts = len(loads) * (hold + 3.0)
-        if chance.random() < 0.2:
-            stage = chance.randint(1, len(loads))
-            plan["faults"] = [
-                {"do": "drop-claims", "stage": stage, "at": f"{hold * chance.uniform(0, 0.9):.1f}s"}
-            ]
-    troubles: list[tuple[str, float, float]] = []
-    while chance.random() < 0.3:
-        begin = chance.uniform(0, lasts)
-        troubles.append((chance.choice(TROUBLES), begin, begin + chance.uniform(0.2, 40)))
-    events: list[Event] = []
-    if chance.random() < 0.5:
-        for _ in range(chance.choice([1, 1, 2, 4])):
-            do = chance.choice(
-                [
-                    "kill",
-                    "stand still",
-                    "stand still",
-                    "set clock",
-                    "interrupt",
-                    "disk full",
-                    "crash",
-                    "power cut",
-                ]
-            )
-            seconds = (
-                chance.choice([-3600.0, -1.0, 2.0, 3600.0]) if do == "set clock" else chance.uniform(0.05, 12)
-            )
-            events.append(Event(chance.uniform(0, lasts), do, seconds))
-    base, longest_queue = chance.choice([0.0005, 0.002, 0.02]), chance.choice([1e9, 1e9, 0.5, 5.0])
-    service = DrawnService(capacity, base, longest_queue, troubles)
-    return Drawn(seed, plan, service, sorted(events, key=lambda event: event.at))
-
-
-def _thresholds(chance: random.Random) -> list[dict[str, Any]]:
-    ms = chance.choice([10, 50, 200, 1000])
-    found: list[dict[str, Any]] = [{"operation": "extend", chance.choice(["p50", "p90", "p99"]): f"{ms}ms"}]
-    if chance.random() < 0.6:
-        found[0] |= {"error_rate": 0.01, "lost_rate": 0}
-    if chance.random() < 0.3:
-        found.append({"operation": "claim", "p99": "1s"})
-    if chance.random() < 0.2:
-        found.append({"operation": "extend", "p99": "2s", "abort": True})
-    return found
-
-
-def _ladder(chance: random.Random, most: int) -> list[float]:
-    begin = chance.choice([0.02, 0.1, 0.3])
-    steps = chance.randint(1, most)
-    factor = chance.choice([1.0, 1.5, 2.0, 4.0])
-    return [min(4.0, begin * factor**step) for step in range(steps)]
 
 
 @contextmanager
@@ -278,8 +140,14 @@ def simulate(
     longest: float,
     play: Callable[[VirtualLoop, Service], Coroutine[Any, Any, T]],
 ) -> T:
-    """Play a run on a service of its own; raises TimeoutError if it goes on after `longest` virtual seconds."""
-    with simulation() as loop:
+    """Play a run on a service of its own; raises NeverEnds if it goes on after `longest` virtual seconds, and Crashed
+    with what nobody handled."""
+    with (
+        simulation() as loop,
+        tempfile.TemporaryDirectory() as rescued,
+        pytest.MonkeyPatch.context() as patched,
+    ):
+        patched.setattr(tempfile, "tempdir", rescued)  # what finds no room elsewhere goes there
         service = SERVICES[NAME] = Service(
             of.capacity,
             random.Random(seed + 1),
@@ -291,13 +159,26 @@ def simulate(
         gc.freeze()  # the engine collects garbage at each stage, and all that was imported is none
         asyncio.set_event_loop(loop)
         try:
-            return loop.run_until_complete(asyncio.wait_for(play(loop, service), longest))
+            return loop.run_until_complete(_within(longest, play(loop, service)))
+        except (NothingDue, NeverEnds, Crashed):
+            raise
+        except Exception as problem:
+            raise Crashed(repr(problem)) from problem
         finally:
             for task in asyncio.all_tasks(loop):
                 task.cancel()
-            loop.run_until_complete(asyncio.sleep(0))
+            with suppress(Crashed):  # what is cut off in the middle may say so
+                loop.run_until_complete(asyncio.sleep(0))
             asyncio.set_event_loop(None)
             gc.unfreeze()
+
+
+async def _within(seconds: float, playing: Coroutine[Any, Any, T]) -> T:
+    task = asyncio.ensure_future(playing)
+    await asyncio.wait([task], timeout=seconds)
+    if not task.done():
+        raise NeverEnds(f"it goes on after {seconds:g} s")
+    return task.result()
 
 
 def hold_foreign(service: Service, run_id: str) -> set[str]:
@@ -312,6 +193,7 @@ def look_around(ended: Ended, service: Service, before: set[str]) -> None:
     there = {name for name in service.leases if not service.free(name)}
     ended.left, ended.gone = sorted(there - before), sorted(before - there)
     ended.unremembered = service.unremembered
+    ended.answers, ended.ran_out = service.answers, service.ran_out
 
 
 def play(drawn: Drawn, out: Path) -> Played:
@@ -411,7 +293,6 @@ async def _play(drawn: Drawn, out: Path, loop: VirtualLoop, service: Service) ->
     sent = len(service.served)
     await asyncio.sleep(_AFTERWARDS)
     played.loaded_after = len(service.served) - sent
-    played.answered = dict(service.answered)
     for directory in [*played.cut, *([played.directory] if played.directory is not None else [])]:
         if (directory / LEDGER).exists():
             await clean_run(directory)

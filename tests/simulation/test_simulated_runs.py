@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import re
 import shutil
 from pathlib import Path
 
 import pytest
 
+from tests.simulation.draws import Drawn, DrawnService, Event, draw
 from tests.simulation.planted import PLANTED, found_after
 from tests.simulation.questions import ask_all, ask_together
-from tests.simulation.runs import Drawn, DrawnService, Event, draw, play
+from tests.simulation.runs import play
 from tests.simulation.seeds import play_and_ask
 from tests.simulation.together import DrawnTogether, play_together
-from tests.simulation.virtual_time import BOOTED, NothingDue, virtual_time
+from tests.simulation.virtual_time import BOOTED, Crashed, NothingDue, virtual_time
 from tippingpoint.plan.claim import CLAIM_OPERATIONS
+from tippingpoint.play.stages import Stages
 from tippingpoint.rundir.results import load_run
 from tippingpoint.util import timing
 
@@ -73,9 +76,26 @@ def test_a_search_whose_runner_is_killed_goes_on_where_it_was(killed: str, tmp_p
     assert any(event["event"] == "found" for event in second.events)
 
 
-@pytest.mark.parametrize("what", ["a turn played twice", "a hold cut short", "a ledger written at the end"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "a turn played twice",
+        "a hold cut short",
+        "a ledger written at the end",
+        "a lost lease not counted",
+        "a stage's begin counted in the one before",
+    ],
+)
 def test_a_planted_defect_is_found(what: str) -> None:
     assert found_after(PLANTED[what], 10) is not None
+
+
+def test_a_crash_of_what_is_planted_is_no_answer_to_a_question() -> None:
+    def plant(patched: pytest.MonkeyPatch) -> None:
+        patched.setattr(Stages, "begin_hold", lambda *_: 1 / 0)
+
+    with pytest.raises(Crashed, match="ZeroDivisionError"):
+        found_after(plant, 10)
 
 
 @pytest.mark.parametrize("silent", [True, False])
@@ -105,6 +125,26 @@ def test_what_a_second_ctrl_c_cuts_is_no_failure_of_the_target(
         CLAIM_OPERATIONS
     )
     assert [event for event in measured.events if event["event"] == "error"] == []
+
+
+def test_what_a_standstill_delays_later_is_the_generators_too(tmp_path: Path) -> None:
+    """Given a target that is idle and far away, when the generator stands still for several renewals of each lease,
+    then the extensions that it catches up with one after the other are not blamed on the target."""
+    plan = draw(0).plan | {
+        "workload": {"units": 1, "claim_time": "30s", "renew_time": "1s", "timeout": "5s"},
+        "stages": [{"leases": 10, "over": "1s", "hold": "20s"}],
+        "thresholds": [{"operation": "extend", "p99": "700ms"}],
+        "workers": 1,
+    }
+    for name in ("find", "after", "faults"):
+        plan.pop(name, None)
+    service = DrawnService(1000.0, 0.3, 1e9, [])
+    calm = ask_all(play(Drawn(0, plan, service, []), tmp_path / "calm"))
+    stood_still = ask_all(play(Drawn(0, plan, service, [Event(8.0, "stand still", 6.0)]), tmp_path / "still"))
+    assert calm is not None
+    assert stood_still is not None
+    assert calm.verdict.outcome == "met"
+    assert stood_still.verdict.outcome == "withheld"
 
 
 def test_a_search_whose_judgement_takes_long_has_its_answer(tmp_path: Path) -> None:
@@ -187,6 +227,23 @@ def test_an_hour_passes_at_once_on_every_clock() -> None:
         assert timing.monotonic() - before[0] == pytest.approx(3600, abs=1e-3)
         assert timing.wall() - before[1] == pytest.approx(3600, abs=1e-3)
         assert loop.time() - BOOTED == pytest.approx(3600, abs=1e-3)
+
+
+def test_an_exception_in_a_callback_ends_a_simulation() -> None:
+    with virtual_time() as loop:
+        loop.call_later(1, lambda: 1 / 0)
+        with pytest.raises(Crashed, match="ZeroDivisionError"):
+            loop.run_until_complete(asyncio.sleep(2))
+
+
+def test_an_exception_in_a_task_that_nobody_waits_for_ends_a_simulation() -> None:
+    async def fail() -> None:
+        raise OSError
+
+    with virtual_time() as loop:
+        loop.start(fail(), contextvars.copy_context())
+        with pytest.raises(Crashed, match="OSError"):
+            loop.run_until_complete(asyncio.sleep(2))
 
 
 def test_those_who_wait_for_each_other_are_found() -> None:

@@ -4,24 +4,15 @@ units join and leave, hooks are late, and clocks are wrong."""
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import json
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.simulation.runs import (
-    LARGE,
-    NAME,
-    SMALL,
-    DrawnService,
-    Ended,
-    Sizes,
-    draw,
-    hold_foreign,
-    look_around,
-    simulate,
-)
+from tests.simulation.draws import LARGE, NAME, SMALL, DrawnService, Sizes, draw
+from tests.simulation.runs import Ended, hold_foreign, look_around, simulate
 from tests.simulation.simulated.service import Service
 from tests.simulation.units import AgentAway, Model, Unit
 from tests.simulation.virtual_time import VirtualLoop
@@ -163,13 +154,14 @@ class _Together:
         run = run.model_copy(update={"id": f"simulated-{drawn.seed}"})
         begun = self._loop.time()
         model.write_run(model.leader, run)
-        self._doing = [asyncio.create_task(self._happen(event)) for event in drawn.events]
+        self._doing = [
+            self._loop.start(self._happen(event), contextvars.copy_context()) for event in drawn.events
+        ]
         await self._until_over(played)
         played.seconds = self._loop.time() - begun
         await self._report(played)
         sent = len(self._service.served)
         await asyncio.sleep(_AFTERWARDS)
-        played.answered = dict(self._service.answered)
         played.loaded_after = len(self._service.served) - sent
         await self._until_removed(before, played)
         for unit in self._all:
@@ -210,8 +202,6 @@ class _Together:
             played.run = read_shared(self._model.run)
             assert played.run is not None
             if played.run.over and all(task.done() for task in self._doing):
-                for task in self._doing:
-                    task.result()
                 return
 
     async def _report(self, played: PlayedTogether) -> None:

@@ -108,10 +108,7 @@ class Unit:
         context = context_of(Life(f"charm of {name}"), self.machine)
         model.units[name] = self
         model.bags[name] = {}
-        self._tasks = [
-            loop.create_task(self._hooks(), context=context),
-            loop.create_task(self._see_wakes(), context=context),
-        ]
+        self._tasks = [loop.start(work, context) for work in (self._hooks(), self._see_wakes())]
 
     # -- its agent -----------------------------------------------------------------------------------
 

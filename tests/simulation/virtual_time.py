@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import heapq
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,6 +34,14 @@ Address = tuple[str, int]
 
 class NothingDue(AssertionError):
     """Raised when all wait for each other: a run that would hang for ever."""
+
+
+class NeverEnds(AssertionError):
+    """Raised when a run goes on for longer than any may."""
+
+
+class Crashed(Exception):
+    """Raised when code of a simulation ended with an exception that nobody handled."""
 
 
 class _DatagramEnd(asyncio.DatagramTransport):
@@ -89,7 +97,21 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._kept: list[asyncio.Task[Any]] = []
         """Tasks of the dead: to collect them would run their clean-up."""
         self._schedule = super().call_soon
+        self._crash: Crashed | None = None
         super().__init__()
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """End the simulation: what nobody handles would be a traceback on somebody's terminal."""
+        problem = context.get("exception")
+        if self._crash is None:
+            self._crash = Crashed(f"{context['message']}: {problem!r}")
+            self._crash.__cause__ = problem
+
+    def start(self, work: Coroutine[Any, Any, Any], context: contextvars.Context) -> asyncio.Task[Any]:
+        """Start a task that nobody waits for; the simulation ends with its exception."""
+        task = self.create_task(work, context=context)
+        task.add_done_callback(_raise_again)
+        return task
 
     def time(self) -> float:
         return self._virtual_now
@@ -131,6 +153,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             handle = ready.popleft()
             if not handle._cancelled:
                 handle._run()
+        if self._crash is not None:
+            crash, self._crash = self._crash, None
+            raise crash
 
     def end(self, life: Life) -> None:
         """Kill a process: none of its code runs any more, whoever answers it."""
@@ -173,6 +198,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         except Exception as problem:
             future.set_exception(problem)
         return future
+
+
+def _raise_again(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.result()
 
 
 def _life_of(handle: asyncio.Handle) -> Life | None:

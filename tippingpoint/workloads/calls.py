@@ -132,18 +132,20 @@ class Calls(Generic[Subject]):
         ended: Callable[[Call[Subject], float], None],
         timed: bool = True,
         queued: bool = False,
+        own: float = 0.0,
     ) -> None:
         """Time an operation that is sent now, was due at `intended`, and could not be sent before `ready`.
 
-        A delay up to `ready` is the target's, and is only in the response time; a later delay is also the
-        generator's.
+        A delay up to `ready` is the target's, and is only in the response time, except for `own` seconds: so much
+        earlier it could have been sent without the generator's own delay in what it waited for. A delay after `ready`
+        is the generator's.
         """
         sent = timing.monotonic()
         ready = max(intended, ready)
         delay = sent - ready
         self._lag(max(1, int(delay * 1e6)))
         if ready > intended:
-            delay += self._pulse.stopped(intended, ready)
+            delay += min(ready - intended, max(own, self._pulse.stopped(intended, ready)))
         self._number = number = self._number + 1
         call = Call(subject, operation, intended, sent, future, ended, timed, queued, delay, self, number)
         self._calls[number] = call
@@ -159,10 +161,14 @@ class Calls(Generic[Subject]):
             call.queued = False
             self._calls[number] = call
 
+    def own_delay(self, call: Call[Subject], moment: float) -> float:
+        """Return for how many seconds of a call that ended at a moment the generator itself was the reason."""
+        return call.delay + self._pulse.stopped(call.sent, moment)
+
     def end(self, call: Call[Subject], outcome: str, moment: float, message: str = "") -> None:
         """Count a call with its outcome."""
         if call.timed:
-            own = call.delay + self._pulse.stopped(call.sent, moment)
+            own = self.own_delay(call, moment)
             self.count(call.operation, outcome, call.intended, call.sent, moment, message, own)
         else:
             self._note(call.operation, outcome, message)

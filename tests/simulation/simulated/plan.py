@@ -1,4 +1,4 @@
-"""What a plan says of a simulated lease service."""
+"""What a plan says of a simulated service."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import ClassVar, Literal
 
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.kinds import TargetSection
+from tippingpoint.plan.spawn import SpawnPlan
 
 
 class SimulatedTarget(TargetSection, frozen=True):
     """A service by its name; service.SERVICES has it."""
 
-    plans: ClassVar = {"claim": ClaimPlan}
+    plans: ClassVar = {"claim": ClaimPlan, "spawn": SpawnPlan}
 
     kind: Literal["simulated"]
     name: str

@@ -10,9 +10,9 @@ import asyncio
 import contextvars
 import random
 from asyncio import Future
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
 from tests.simulation.lives import LIFE, Life
@@ -20,7 +20,8 @@ from tippingpoint.errors import OperationFailed
 from tippingpoint.workloads.claim.target import Holding
 from tippingpoint.workloads.load import TargetFacts
 
-TROUBLES = ("silent", "slow", "errors", "forgets", "denies", "early")
+TROUBLES = ("silent", "slow", "errors", "forgets", "denies", "early", "twice")
+TROUBLES_OF_THINGS = ("silent", "slow", "errors", "forgets", "denies", "twice", "vanish")
 
 
 @dataclass
@@ -30,7 +31,8 @@ class Trouble:
     kind: str
     """`silent`: nothing is answered; `slow`: all takes ten times as long; `errors`: half of all fails at once. It may
     also lie, in half of its answers: `forgets`: it says that it did what it did not; `denies`: it does it, and says
-    that it failed; `early`: leases run out long before their time."""
+    that it failed; `twice`: it does it twice, and says what came of the second time. `early`: leases run out long
+    before their time; `vanish`: now and then a thing is gone when something is asked."""
     begin: float
     end: float
 
@@ -51,23 +53,29 @@ class Service:
     """Who holds a lease, and when it runs out."""
     served: list[float] = field(default_factory=list)
     """When operations came."""
-    answered: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """How often a worker that is alive got an answer, by operation and what it said."""
+    answers: list[tuple[float, str, str]] = field(default_factory=list)
+    """When a worker that is alive got an answer, to which operation, and what it said."""
+    ran_out: list[float] = field(default_factory=list)
+    """When a lease ran out whose holder is alive, and was last told that it holds it."""
     unremembered: list[str] = field(default_factory=list)
     """What was made before a ledger said so."""
     ledgers: dict[str, Path] = field(default_factory=dict)
     """By prefix, the ledger that has to name it before anything of it is made."""
     _busy_until: float = 0.0
+    _believed: dict[str, tuple[object, Life | None]] = field(default_factory=dict)
+    """Who was told last that they hold a lease, and have not been told otherwise; the process in which that is."""
     _waiting: dict[tuple[str, object], Callable[[], object]] = field(default_factory=dict)
 
-    def answer(self, operation: str, do: Callable[[], object]) -> Future[object]:
-        """Serve an operation in its turn; the future has what `do` returns when it is answered."""
+    def answer(self, operation: str, name: str, holder: object, do: Callable[[], object]) -> Future[object]:
+        """Serve an operation on a lease in its turn; the future has what `do` returns when it is answered."""
         loop = asyncio.get_running_loop()
         future: Future[object] = loop.create_future()
         now = loop.time()
         self.served.append(now)
         trouble = next((each for each in self.troubles if each.begin <= now < each.end), None)
         kind = trouble.kind if trouble is not None else ""
+        if kind == "vanish":
+            self._vanish()
         if (kind == "errors" and self.chance.random() < 0.5) or self._busy_until - now > self.longest_queue:
             loop.call_at(now + self.base, _fail, future, "too many requests", context=_OUTSIDE)
             return future
@@ -76,27 +84,40 @@ class Service:
         done = self._busy_until + self.base * self.chance.uniform(0.5, 1.5)
         if trouble is not None and kind == "silent":
             done = max(done, trouble.end)
-        lies = kind if kind in ("forgets", "denies") and self.chance.random() < 0.5 else ""
-        loop.call_at(done, self._done, operation, future, do, LIFE.get(), lies, context=_OUTSIDE)
+        lies = kind if kind in ("forgets", "denies", "twice") and self.chance.random() < 0.5 else ""
+        asked = operation, name, holder, LIFE.get()
+        loop.call_at(done, self._done, asked, future, do, lies, context=_OUTSIDE)
         return future
 
     def _done(
         self,
-        operation: str,
+        asked: tuple[str, str, object, Life | None],
         future: Future[object],
         do: Callable[[], object],
-        client: Life | None,
         lies: str,
     ) -> None:
+        operation, name, holder, client = asked
         leases = {**self.leases} if lies == "forgets" else {}
         found = do()
         if lies == "forgets":
             self.leases = leases
         elif lies == "denies":
             _fail(future, "internal error")
+        elif lies == "twice":
+            found = do()
         if not future.done() and not (client is not None and client.dead):
-            self.answered[operation, "ok" if found else "no"] += 1
+            now = asyncio.get_running_loop().time()
+            self.answers.append((now, operation, "ok" if found else "no"))
+            if operation in ("claim", "extend") and found:
+                self._believed[name] = holder, client
+            else:
+                self.expect_no_more(name, holder)
             future.set_result(found)
+
+    def expect_no_more(self, name: str, holder: object) -> None:
+        """Note that a holder does not take itself for one any more."""
+        if name in self._believed and self._believed[name][0] == holder:
+            del self._believed[name]
 
     def held(self) -> set[str]:
         """Return the names of all leases that somebody holds now."""
@@ -128,9 +149,23 @@ class Service:
         self.leases[name] = (holder, until)
         loop.call_at(until, self._run_out, name, until, context=_OUTSIDE)
 
+    def keep(self, name: str, state: str) -> None:
+        """Have a thing exist in a state, until it is let go."""
+        self.leases[name] = state, inf
+
+    def _vanish(self) -> None:
+        things = [name for name, (_, until) in self.leases.items() if until == inf]
+        if things and self.chance.random() < 0.1:
+            self.let_go(self.chance.choice(things))
+
     def _run_out(self, name: str, until: float) -> None:
-        if self.leases.get(name, ("", 0.0))[1] == until:
-            self.let_go(name)
+        holder, over = self.leases.get(name, ("", 0.0))
+        if over != until:
+            return
+        believed, client = self._believed.get(name, (None, None))
+        if believed == holder and client is not None and not client.dead:
+            self.ran_out.append(until)
+        self.let_go(name)
 
     def wait(self, name: str, holder: object, released: Callable[[], None]) -> None:
         """Call `released` once when the lease is free."""
@@ -174,8 +209,8 @@ class Client:
     def _name(self, lease: int) -> str:
         return f"{self._prefix}-{lease}"
 
-    def _ask(self, operation: str, do: Callable[[], object]) -> Future:
-        future = self._service.answer(operation, do)
+    def _ask(self, operation: str, name: str, holder: int, do: Callable[[], object]) -> Future:
+        future = self._service.answer(operation, name, holder, do)
         self._open.add(future)
         future.add_done_callback(self._open.discard)
         return future
@@ -190,7 +225,8 @@ class Client:
             self._service.hold(name, holder, self._claim_time)
             return Holding(lease, holder)
 
-        return self._ask("claim", claim)
+        self._service.expect_no_more(name, holder)
+        return self._ask("claim", name, holder, claim)
 
     def extend(self, holding: Holding) -> Future[bool]:
         name = self._name(holding.lease)
@@ -201,10 +237,12 @@ class Client:
             self._service.hold(name, holding.holder, self._claim_time)
             return True
 
-        return self._ask("extend", extend)
+        return self._ask("extend", name, holding.holder, extend)
 
     def release(self, holding: Holding) -> Future[None]:
-        return self._ask("release", lambda: self._service.let_go(self._name(holding.lease)))
+        name = self._name(holding.lease)
+        self._service.expect_no_more(name, holding.holder)
+        return self._ask("release", name, holding.holder, lambda: self._service.let_go(name))
 
     def watch_release(self, lease: int, holder: int, released: Callable[[], None]) -> None:
         self._service.wait(self._name(lease), holder, released)

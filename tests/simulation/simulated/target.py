@@ -1,4 +1,4 @@
-"""What a run and `clean` ask of a simulated lease service."""
+"""What a run and `clean` ask of a simulated service."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from pydantic import BaseModel
 from tests.simulation.simulated.ledger import SimulatedEntry
 from tests.simulation.simulated.plan import SimulatedTarget
 from tests.simulation.simulated.service import SERVICES, Client
+from tests.simulation.simulated.things import Things
 from tippingpoint.errors import TargetError
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.read import Plan
+from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.rundir.ledger import FILE
 from tippingpoint.rundir.ownership import name_prefix
 from tippingpoint.rundir.recorder import Recorder
@@ -19,24 +21,25 @@ from tippingpoint.targets.target import Target, Tell
 from tippingpoint.workloads.claim.workload import ClaimLoad
 from tippingpoint.workloads.load import Load, OnProgress
 from tippingpoint.workloads.schedule import Schedule
+from tippingpoint.workloads.spawn.workload import SpawnLoad
 
 
 class Workspace(BaseModel):
-    """What the workers share: the service, and what the names of their leases begin with."""
+    """What the workers share: the service, and what the names of all that they make begin with."""
 
     name: str
     prefix: str
 
 
 class Simulated(Target[SimulatedTarget, SimulatedEntry, Workspace]):
-    """A simulated lease service."""
+    """A simulated service of leases and things."""
 
     workspace = Workspace
 
     def new_entry(self, plan: Plan, run_id: str, directory: Path) -> SimulatedEntry:
         assert isinstance(plan.target, SimulatedTarget)
         SERVICES[plan.target.name].ledgers[name_prefix(run_id)] = directory / FILE
-        return SimulatedEntry(prefix=name_prefix(run_id), target=plan.target)
+        return SimulatedEntry(run=run_id, prefix=name_prefix(run_id), target=plan.target)
 
     async def reach(self, entry: SimulatedEntry) -> None:
         await self.log_in(entry.target)
@@ -47,6 +50,8 @@ class Simulated(Target[SimulatedTarget, SimulatedEntry, Workspace]):
     def make_load(
         self, plan: Plan, workspace: Workspace, worker: str, recorder: Recorder, schedule: Schedule
     ) -> Load:
+        if isinstance(plan, SpawnPlan):
+            return SpawnLoad(plan, Things(SERVICES[workspace.name], workspace.prefix), recorder, schedule)
         assert isinstance(plan, ClaimPlan)
         client = Client(SERVICES[workspace.name], workspace.prefix, plan.workload.claim_time)
         return ClaimLoad(plan.workload, client, recorder, schedule)

@@ -84,6 +84,7 @@ class Unit:
         "lease",
         "number",
         "overdue",
+        "own",
         "ready",
         "waiting",
     )
@@ -101,6 +102,8 @@ class Unit:
         """When the last successful claim or extension was sent: the lease lasts at least claim_time from then."""
         self.ready = 0.0
         """When the previous operation ended: a delay before it is the target's, after it the generator's."""
+        self.own = 0.0
+        """How many seconds earlier that operation would have ended without the generator's own delay."""
         self.due = 0.0
         """When the next extension is due; a moment that was scheduled before counts no more."""
         self.overdue: float | None = None
@@ -319,6 +322,8 @@ class ClaimLoad:
         left = 0
         for first in range(0, len(holdings), _RELEASES_AT_ONCE):
             some = [self._target.release(holding) for holding in holdings[first : first + _RELEASES_AT_ONCE]]
+            for future in some:  # nobody looks at them any more if this is cancelled
+                future.add_done_callback(_look_at)
             remaining = deadline - timing.monotonic()
             done, pending = await asyncio.wait(some, timeout=max(0.0, remaining))
             for future in pending:
@@ -465,7 +470,7 @@ class ClaimLoad:
 
     def _connect_again(self, unit: Unit, intended: float, moment: float) -> None:
         """Retry after a rate limit: it is the same operation, whose response time counts from its first moment."""
-        unit.ready = moment
+        unit.ready, unit.own = moment, 0.0
         self._connect(unit, intended)
 
     def _connect_answered(self, call: _Call, now: float) -> None:
@@ -568,12 +573,12 @@ class ClaimLoad:
         ended: Callable[[_Call, float], None],
     ) -> None:
         self._asked = timing.monotonic()
-        self._calls.add(unit, operation, future, intended, unit.ready, ended)
+        self._calls.add(unit, operation, future, intended, unit.ready, ended, own=unit.own)
 
     def _of_now(self, call: _Call, now: float) -> bool:
         """Return whether an answer is for a present unit; else release what it granted."""
         unit = call.subject
-        unit.ready = now
+        unit.ready, unit.own = now, self._calls.own_delay(call, now)
         if unit.generation == self._generation:
             return True
         self._answered_too_late(call)
@@ -620,6 +625,7 @@ class ClaimLoad:
             self._set_waiting(unit, False)
             if unit.generation == generation:
                 unit.ready = now = timing.monotonic()
+                unit.own = 0.0
                 self._claim(unit, now)
 
     def _extended(self, call: _Call, now: float) -> None:
@@ -672,7 +678,7 @@ class ClaimLoad:
         future = self._visible.seen(unit.holding)
         self._looking += 1
         future.add_done_callback(self._looked_enough)
-        self._calls.add(unit, "visible", future, due, unit.ready, self._seen)
+        self._calls.add(unit, "visible", future, due, unit.ready, self._seen, own=unit.own)
 
     def _looked_enough(self, _future: Future[None]) -> None:
         self._looking -= 1
@@ -709,6 +715,12 @@ class ClaimLoad:
         """Return the seconds until a failed operation is retried, at most the time between two extensions."""
         unit.failures += 1
         return backoff(unit.failures, longest=max(self._renew_time, 0.01))
+
+
+def _look_at(future: Future[None]) -> None:
+    """Take note of what a release ended with, or asyncio would complain on standard error."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _share(size: int, share: tuple[int, int]) -> Sequence[int]:
