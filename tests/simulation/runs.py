@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import pytest
 
 from tests.simulation.lives import MACHINE, Life, context_of, is_dead, pid
+from tests.simulation.simulated.machine import simulated_counters
 from tests.simulation.simulated.service import SERVICES, TROUBLES, Service, Trouble
 from tests.simulation.virtual_time import BOOTED, VirtualLoop, virtual_time
 from tests.simulation.worker_tasks import WorkerTasks
@@ -32,7 +33,7 @@ from tippingpoint.run.runner import Runner
 from tippingpoint.rundir import journal, manifest, standstills
 from tippingpoint.rundir.ledger import FILE as LEDGER
 from tippingpoint.rundir.ownership import name_prefix
-from tippingpoint.util import open_files
+from tippingpoint.util import kernel_counters, open_files
 
 T = TypeVar("T")
 
@@ -67,6 +68,8 @@ class DrawnService:
     longest_queue: float
     troubles: list[tuple[str, float, float]]
     """Each kind with its begin and end, in seconds of the run."""
+    foreign: list[tuple[float, float, float]] | None = None
+    """Begin, end and share of what other programs take of its processor; None if its machine does not tell."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +205,11 @@ def draw(seed: int, sizes: Sizes = SMALL) -> Drawn:
             )
             events.append(Event(chance.uniform(0, lasts), do, seconds))
     base, longest_queue = chance.choice([0.0005, 0.002, 0.02]), chance.choice([1e9, 1e9, 0.5, 5.0])
-    service = DrawnService(capacity, base, longest_queue, troubles)
+    foreign: list[tuple[float, float, float]] | None = None
+    if chance.random() < 0.2:
+        begin = chance.uniform(0, lasts)
+        foreign = [(begin, begin + chance.choice([5.0, 40.0, 1e9]), chance.uniform(0.02, 0.8))]
+    service = DrawnService(capacity, base, longest_queue, troubles, foreign)
     return Drawn(seed, plan, service, sorted(events, key=lambda event: event.at))
 
 
@@ -252,6 +259,7 @@ def simulation() -> Generator[VirtualLoop]:
         # What withheld this machine's processors from this process is nothing that happened to a simulated one.
         patched.setattr(standstills, "_stolen", lambda: 0.0)
         patched.setattr(standstills.CauseFinder, "_waited", lambda _: 0.0)
+        patched.setattr(kernel_counters, "counters", simulated_counters)
         # No machine of a simulation loses power, and what is written is read back at once.
         patched.setattr(os, "fsync", lambda _: None)
         try:
@@ -286,6 +294,9 @@ def simulate(
             of.base,
             of.longest_queue,
             [Trouble(kind, BOOTED + begin, BOOTED + end) for kind, begin, end in of.troubles],
+            None
+            if of.foreign is None
+            else [(BOOTED + begin, BOOTED + end, share) for begin, end, share in of.foreign],
         )
         random.seed(seed)  # of pauses, and of who comes first
         gc.freeze()  # the engine collects garbage at each stage, and all that was imported is none

@@ -35,7 +35,7 @@ def run_checks(findings: Findings) -> list[Check]:
 
 
 def blamed(run: RunData, found: StageFindings, check: Check) -> Check:
-    """Withdraw a check's miss if the generator may have caused it.
+    """Withdraw a check's miss if the generator, or other programs on the target's processors, may have caused it.
 
     A low throughput may be the generator's fault if a share of the load is missing.
 
@@ -45,6 +45,13 @@ def blamed(run: RunData, found: StageFindings, check: Check) -> Check:
     """
     if check.met is not False or check.observed is None or check.is_figure:
         return check
+    ours = _blames_us(run, found, check)
+    if ours.met is False and found.foreign:
+        return replace(check, met=None, why=found.foreign)
+    return ours
+
+
+def _blames_us(run: RunData, found: StageFindings, check: Check) -> Check:
     stage, own = found.stage, found.own_losses
     if check.is_least and found.load_missing:
         return replace(check, met=None, why="a share of the load is missing")

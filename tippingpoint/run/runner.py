@@ -24,6 +24,7 @@ from tippingpoint.run.crew import Crew
 from tippingpoint.run.fault_timeline import FaultTimeline
 from tippingpoint.run.files import allow_files
 from tippingpoint.run.interruption import EndedEarly, Interruption
+from tippingpoint.run.machine_watch import MachineWatch
 from tippingpoint.run.made import Made
 from tippingpoint.run.messages import End, Evict, Evicted, Repair, Tick
 from tippingpoint.run.own_part import OwnPart
@@ -89,6 +90,7 @@ class Runner:
         self._record = record = Record(plan.name, out, run_id, self._watcher)
         self._crew = Crew(record, self._interruption, self._watcher, self._ticked, start_worker)
         self._faults = FaultTimeline(plan, record)
+        self._machine = MachineWatch(record, plan.lab)
         self._heard: Callable[[Tick], None] | None = None
         self._warned: Callable[[Tick, bool], str] | None = None
         self._made = Made(target, self._own, record, self._interruption, self._watcher, takes_up)
@@ -266,10 +268,12 @@ class Runner:
     async def _load_target(self) -> None:
         """Play the turns of the run: a search's or the listed stages, and lower loads after them."""
         watch = self._watch_figures()
+        machine = asyncio.create_task(self._machine.watch())
         profiler = self._stages.profiler = self._make_profiler()
         try:
             await self._load_as_planned()
         finally:
+            machine.cancel()
             if watch is not None:
                 watch.cancel()
             if profiler is not None:
@@ -285,7 +289,9 @@ class Runner:
             self._watch_aborts()
         self._faults.start(stage=None)
         probes = self._takes_up.probes if self._takes_up is not None else ()
-        conductor = self._conductor or Alone(plan, self._record, self._first, probes, self._figures)
+        conductor = self._conductor or Alone(
+            plan, self._record, self._first, probes, self._figures, self._machine
+        )
         turns = self._turns(conductor)
         self._heard = turns.heard
         await turns.play()

@@ -43,7 +43,7 @@ def _answer(answer: Answer) -> dict[str, Any]:
 
 
 def _probe(probe: ProbeEvent, begun: Mapping[int, float]) -> dict[str, Any]:
-    entry = probe.model_dump()
+    entry = probe.model_dump(exclude=None if probe.foreign else {"foreign"})
     entry["t"] = begun.get(probe.stage) if probe.stage is not None else None
     entry["words"] = probe_words(probe)
     return entry

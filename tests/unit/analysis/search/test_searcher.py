@@ -12,7 +12,7 @@ import pytest
 
 from tests.simulated_targets import Kind, Result, Target, search
 from tippingpoint.analysis.search.probes import Margin, Probe
-from tippingpoint.analysis.search.searcher import Aim, Searcher, answer_for
+from tippingpoint.analysis.search.searcher import Aim, Searcher, searcher_for
 
 AIM = Aim(start=100, limit=100_000, resolution=0.2, hold=30.0, within=None, whole=True)
 
@@ -279,7 +279,7 @@ def test_a_threshold_that_few_probes_measured_is_not_said_to_be_beyond_the_gener
         for number, probe in enumerate(tried)
     ]
     # when the same probes are judged by it
-    answer = answer_for(AIM, probes, ["claim p99 1s"])
+    answer = searcher_for(AIM, probes, ["claim p99 1s"]).answer
     # then the generator has no part in that
     assert answer.limit is None
     assert "generator" not in answer.withheld
