@@ -80,7 +80,12 @@ def beside(run: RunData, stage: StageResult) -> ForeignWork | None:
 
 
 def could_explain(run: RunData, stage: StageResult) -> str:
-    """Return what was taken beside a stage, in a few words, if that could explain a miss; empty if it could not."""
+    """Return what was taken beside a stage, in a few words, if that could explain a miss; empty if it could not.
+
+    A miss with a fault is the fault's doing.
+    """
+    if any(event["event"] == "fault" and stage.overlaps(event["t"], event["t"]) for event in run.events):
+        return ""
     found = beside(run, stage)
     return f"{found.words} meanwhile" if found is not None and found.explains else ""
 

@@ -48,7 +48,7 @@ class Service:
     """Seconds of work from which on operations are refused."""
     troubles: list[Trouble] = field(default_factory=list)
     foreign: list[tuple[float, float, float]] | None = None
-    """When other programs take which share of its processor: begin, end and share; None if its machine does not tell."""
+    """When other programs take which share of its processor (begin, end, share); None if its machine does not tell."""
     leases: dict[str, tuple[object, float]] = field(default_factory=dict)
     """Who holds a lease, and when it runs out."""
     served: list[float] = field(default_factory=list)
