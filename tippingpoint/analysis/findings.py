@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from tippingpoint.analysis.foreign_work import could_explain
+from tippingpoint.analysis.foreign_work import ForeignWork, could_explain
 from tippingpoint.analysis.generator_health import OwnLosses, own_losses, stage_saturated
 from tippingpoint.analysis.held_loads import (
     MOST,
@@ -57,14 +57,14 @@ class StageFindings:
     """Why the target did not hold the load, for as long as the stage lasted."""
     late_by_us: str
     """Why the generator itself may be the cause of that."""
-    foreign: str
-    """What other programs took of the target's processors, if that could explain a miss; empty if it could not, or if
-    it is not known."""
+    foreign: ForeignWork | None
+    """What other programs took of the target's processors, if that could explain a miss; None if it could not, or if it
+    is not known."""
 
     @property
     def not_its_doing(self) -> str:
         """Why something else than the target may be the cause that it did not hold the load; empty if nothing is."""
-        return self.late_by_us or self.foreign
+        return self.late_by_us or (self.foreign.reason if self.foreign is not None else "")
 
     @property
     def why_not_held(self) -> str:

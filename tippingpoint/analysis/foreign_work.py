@@ -37,6 +37,9 @@ class ForeignWork:
     """By the hypervisor."""
     cpus: int
     """The number of the target's processors."""
+    waited: float
+    """How many seconds the target's threads waited for a processor, all together; infinite if that is not known. For
+    want of a processor no call is later than that."""
 
     @property
     def explains(self) -> bool:
@@ -51,6 +54,11 @@ class ForeignWork:
             return f"other programs used {_rounded(self.others)} {of}"
         return f"the hypervisor withheld {_rounded(self.steal)} {of}"
 
+    @property
+    def reason(self) -> str:
+        """Say it as the reason why a miss says nothing."""
+        return f"{self.words} meanwhile"
+
 
 def foreign_work(seconds: Iterable[Used]) -> ForeignWork | None:
     """Return what was taken in these seconds; None if they do not tell."""
@@ -62,6 +70,7 @@ def foreign_work(seconds: Iterable[Used]) -> ForeignWork | None:
         others=max(0.0, sum(others for _, others in told if others is not None)) / whole,
         steal=sum(used.steal for used, others in told if others is not None) / whole,
         cpus=max(used.cpus for used, _ in told),
+        waited=sum(inf if used.waited is None else used.waited for used, _ in told),
     )
 
 
@@ -79,15 +88,15 @@ def beside(run: RunData, stage: StageResult) -> ForeignWork | None:
     return foreign_work_in(run, begin, inf if stage.end is None else stage.end)
 
 
-def could_explain(run: RunData, stage: StageResult) -> str:
-    """Return what was taken beside a stage, in a few words, if that could explain a miss; empty if it could not.
+def could_explain(run: RunData, stage: StageResult) -> ForeignWork | None:
+    """Return what was taken beside a stage if that could explain a miss; None if it could not, or if it is not known.
 
     A miss with a fault is the fault's doing.
     """
     if any(event["event"] == "fault" and stage.overlaps(event["t"], event["t"]) for event in run.events):
-        return ""
+        return None
     found = beside(run, stage)
-    return f"{found.words} meanwhile" if found is not None and found.explains else ""
+    return found if found is not None and found.explains else None
 
 
 def _rounded(share: float) -> str:

@@ -115,7 +115,9 @@ def judge_probe(
         found.strained or "",
         is_silent(run, stage),
         unmeasured if held is None else "",
-        foreign=found.foreign if held is None and not unmeasured and not cut else "",
+        foreign=found.foreign.reason
+        if found.foreign is not None and held is None and not unmeasured and not cut
+        else "",
         cut=cut,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from tippingpoint.plan.read import parse_plan
 from tippingpoint.report import RunFormat, write_report
 from tippingpoint.report.document import build_document
 from tippingpoint.report.sections.cautions import build_cautions
+from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.machine import Used
 from tippingpoint.rundir.results import RunData
 
@@ -101,6 +103,24 @@ def test_a_threshold_missed_beside_others_is_withheld_and_names_them() -> None:
 
 def test_a_threshold_missed_with_nobody_beside_is_missed() -> None:
     assert analyse(run_beside([0.5, 0.5, EXPLAINS / 2], [10, 20, 200])).verdict.outcome == "missed"
+
+
+def test_a_call_is_not_later_for_others_than_the_target_waited_for_a_processor() -> None:
+    # given a p99 that is 4 s over its limit, beside others, and a target whose threads waited for 3.75 s in that stage
+    assert analyse(run_beside([0.0, 0.0, 0.5], [10, 20, 4100])).verdict.outcome == "missed"
+    assert analyse(run_beside([0.0, 0.0, 0.5], [10, 20, 3800])).verdict.outcome == "withheld"
+    # and where nobody counted how long it waited
+    assert analyse(run_beside([0.0, 0.0, 0.5], [10, 20, 4100], waited=None)).verdict.outcome == "withheld"
+
+
+@pytest.mark.parametrize(("outcome", "judged"), [("error", "missed"), ("timeout", "withheld")])
+def test_an_error_is_an_answer_and_a_timeout_is_not(outcome: str, judged: str) -> None:
+    run = run_beside([0.0, 0.0, 0.5])
+    failed = Histogram.of(np.full(50, 5000))
+    run.stages[-1].histograms[f"extend.{outcome}"] = run.stages[-1].held[f"extend.{outcome}"] = failed
+    assert run.manifest.plan is not None
+    run.manifest.plan["thresholds"] = [{"operation": "extend", "error_rate": 0.1}]
+    assert analyse(run).verdict.outcome == judged
 
 
 def test_what_a_fault_did_is_not_blamed_on_others() -> None:
