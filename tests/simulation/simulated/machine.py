@@ -29,7 +29,7 @@ class SimulatedCounters:
         )
         target = _OF_TARGET * (now - since)
         return MachineUse(
-            cpus=1, busy=target + others, ours=0.0, target=target, steal=0.0, waited=0.0, stalled={}
+            cpus=1, busy=target + others, ours=0.0, target=target, steal=0.0, waited=others, stalled={}
         )
 
 
