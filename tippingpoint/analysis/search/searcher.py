@@ -318,7 +318,8 @@ class Searcher:
 
     def _next_load(self) -> float:
         if self._last_mute and self._last_mute[0].foreign:
-            return self._rounded(self._last_mute[0].load)  # once more, as the run has waited until others have gone
+            # Once more, as the run has waited until others have gone.
+            return self._rounded(self._last_mute[0].load)
         wanted, beyond = self._wanted(), self._beyond
         if beyond and wanted > beyond[0].load:
             return beyond[0].load  # once more, before larger ones
