@@ -138,7 +138,9 @@ def run(lab: JujuLab | EtcdLab, plan: dict[str, Any], directory: str) -> tuple[R
     """Run a plan on a lab by the program, as a user does; returns the run, if there is one, and what was printed."""
     written = Path(directory) / "plan.yaml"
     written.write_text(yaml.safe_dump(plan))
-    settings = [part for setting in lab.settings() for part in ("--set", setting)]
+    # Searches run at once on this machine: a run that knew its lab's processes would wait until all others have gone.
+    known = [setting for setting in lab.settings() if not setting.startswith("lab=")]
+    settings = [part for setting in known for part in ("--set", setting)]
     done = subprocess.run(
         [sys.executable, "-m", "tippingpoint", "run", written, *settings, "--out", f"{directory}/runs"],
         env={**os.environ, **(lab.environment if isinstance(lab, JujuLab) else {})},

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import yaml
 
 from lab.etcd.cluster import EtcdLab
+from lab.juju.simulator import JujuLab
 from tests.functional.forked import Forked
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.report import write_report
@@ -145,6 +146,16 @@ def workers_of(pid: int) -> list[int]:
 def settings(lab: EtcdLab) -> list[str]:
     """The options that name the lab as the target of a run."""
     return [part for setting in lab.settings() for part in ("--set", setting)]
+
+
+def settings_of_search(lab: EtcdLab | JujuLab) -> list[str]:
+    """The same without the lab's socket, for a machine that does other things too.
+
+    A run that knows the lab's processes blames what it misses on others, and a search waits until these have gone.
+    """
+    return [
+        part for setting in lab.settings() if not setting.startswith("lab=") for part in ("--set", setting)
+    ]
 
 
 def leases_left(lab: EtcdLab) -> list[int]:

@@ -36,6 +36,8 @@ class DrawnService:
     longest_queue: float
     troubles: list[tuple[str, float, float]]
     """Each kind with its begin and end, in seconds of the run."""
+    foreign: list[tuple[float, float, float]] | None = None
+    """Begin, end and share of what other programs take of its processor; None if its machine does not tell."""
 
 
 @dataclass(frozen=True)
@@ -247,7 +249,11 @@ def _anything(seed: int, chance: random.Random, sizes: Sizes) -> Drawn:
             )
             events.append(Event(chance.uniform(0, lasts), do, seconds))
     base, longest_queue = chance.choice([0.0005, 0.002, 0.02]), chance.choice([1e9, 1e9, 0.5, 5.0])
-    service = DrawnService(capacity, base, longest_queue, troubles)
+    foreign: list[tuple[float, float, float]] | None = None
+    if chance.random() < 0.2:
+        begin = chance.uniform(0, lasts)
+        foreign = [(begin, begin + chance.choice([5.0, 40.0, 1e9]), chance.uniform(0.02, 0.8))]
+    service = DrawnService(capacity, base, longest_queue, troubles, foreign)
     return Drawn(seed, plan, service, sorted(events, key=lambda event: event.at))
 
 

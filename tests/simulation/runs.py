@@ -22,6 +22,7 @@ import pytest
 
 from tests.simulation.draws import NAME, Drawn, DrawnService, Event
 from tests.simulation.lives import MACHINE, Life, context_of, is_dead, pid
+from tests.simulation.simulated.machine import simulated_counters
 from tests.simulation.simulated.service import SERVICES, Service, Trouble
 from tests.simulation.virtual_time import BOOTED, Crashed, NeverEnds, NothingDue, VirtualLoop, virtual_time
 from tests.simulation.worker_tasks import WorkerTasks
@@ -35,7 +36,7 @@ from tippingpoint.play.runner import Runner
 from tippingpoint.rundir import journal, manifest, standstills
 from tippingpoint.rundir.ledger import FILE as LEDGER
 from tippingpoint.rundir.ownership import name_prefix
-from tippingpoint.util import open_files
+from tippingpoint.util import kernel_counters, open_files
 
 T = TypeVar("T")
 
@@ -114,6 +115,7 @@ def simulation() -> Generator[VirtualLoop]:
         # What withheld this machine's processors from this process is nothing that happened to a simulated one.
         patched.setattr(standstills, "_stolen", lambda: 0.0)
         patched.setattr(standstills.CauseFinder, "_waited", lambda _: 0.0)
+        patched.setattr(kernel_counters, "counters", simulated_counters)
         # No machine of a simulation loses power, and what is written is read back at once.
         patched.setattr(os, "fsync", lambda _: None)
         try:
@@ -154,6 +156,9 @@ def simulate(
             of.base,
             of.longest_queue,
             [Trouble(kind, BOOTED + begin, BOOTED + end) for kind, begin, end in of.troubles],
+            None
+            if of.foreign is None
+            else [(BOOTED + begin, BOOTED + end, share) for begin, end, share in of.foreign],
         )
         random.seed(seed)  # of pauses, and of who comes first
         gc.freeze()  # the engine collects garbage at each stage, and all that was imported is none

@@ -22,6 +22,13 @@ from tippingpoint.play.stages import Stages
 from tippingpoint.rundir.results import load_run
 from tippingpoint.util import timing
 
+_SEARCH = {
+    **{name: value for name, value in draw(0).plan.items() if name not in ("stages", "after", "faults")},
+    "workload": {"units": 1, "claim_time": "10s", "renew_time": "1s"},
+    "find": {"start": 4, "limit": 200, "over": "1s", "hold": "6s", "within": "5m", "resolution": 0.3},
+    "thresholds": [{"operation": "extend", "p99": "500ms"}],
+    "workers": 1,
+}
 BLOCKS = 50
 EACH = 10
 
@@ -185,6 +192,46 @@ def test_a_search_that_ends_with_an_aborted_load_ends_with_it(tmp_path: Path) ->
     found = [event["t"] for event in run.events if event["event"] in ("probe", "found")]
     assert len(found) == 2
     assert max(event["t"] for event in run.events) < found[-1] + 60
+
+
+def test_a_probe_that_missed_beside_foreign_work_is_repeated_when_the_work_has_gone(tmp_path: Path) -> None:
+    """Given other programs that take half of the target's processor for a while in the middle of a search, then a load
+    that is missed meanwhile says nothing and is tried again after the run has waited, and the answer is that of the
+    target alone."""
+    played = play(Drawn(0, _SEARCH, DrawnService(40.0, 0.002, 1e9, [], [(12.0, 90.0, 0.5)]), []), tmp_path)
+    analysis = ask_all(played)
+    assert analysis is not None
+    assert analysis.found is not None
+    probes, answer = analysis.found.probes, analysis.found.answer
+    silent = [place for place, probe in enumerate(probes) if probe.foreign]
+    waits = [event for event in analysis.run.events if event["event"] == "waited"]
+    assert len(silent) == 1
+    assert "other programs used" in probes[silent[0]].foreign
+    assert probes[silent[0]].held is None
+    assert [wait["gone"] for wait in waits] == [True]
+    after = probes[silent[0] + 1]
+    assert after.fresh
+    assert after.began > 85.0
+    assert after.size == probes[silent[0]].size
+    assert answer.ended == "resolution"
+    assert answer.low <= 40.0 <= answer.high
+    assert analysis.verdict.outcome == "met"
+
+
+def test_a_search_beside_foreign_work_that_does_not_go_is_withheld_and_says_so(tmp_path: Path) -> None:
+    """Given other programs that take half of the target's processor and stay, then a load below what they leave holds,
+    and the answer is withheld, which names them."""
+    played = play(Drawn(0, _SEARCH, DrawnService(40.0, 0.002, 1e9, [], [(0.0, 1e9, 0.5)]), []), tmp_path)
+    analysis = ask_all(played)
+    assert analysis is not None
+    assert analysis.found is not None
+    assert analysis.found.answer.ended == "foreign"
+    assert analysis.found.answer.limit is None
+    assert 0 < analysis.found.answer.low <= 20.0
+    assert analysis.verdict.outcome == "withheld"
+    assert "other programs used 50 % of the target's processor" in analysis.verdict.sentence
+    assert played.seconds < 60 * (5 + 1) + 120
+    assert [event["gone"] for event in analysis.run.events if event["event"] == "waited"] == [False]
 
 
 def test_a_lower_load_ends_on_all_units_once_thresholds_hold_again(tmp_path: Path) -> None:

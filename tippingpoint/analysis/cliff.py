@@ -78,8 +78,8 @@ class Load:
     """Why the generator itself may have lost leases; empty if it did not."""
     failed_to_hold: tuple[Breakage, str] | None
     """How the target broke in most stages, and the evidence; None if it held them (see held_loads.py)."""
-    late_by_us: str
-    """Why the generator itself may have been late; see held_loads.late_by_us."""
+    not_its_doing: str
+    """Why something else than the target may be the cause; see StageFindings.not_its_doing."""
     leader_changed: str
     """The evidence of a new leader or an ended controller without a fault in one of its stages; see leaders.py."""
 
@@ -123,11 +123,11 @@ def loads_of(findings: Findings) -> list[Load]:
         whole = [each for each in stages if not each.cut_short]
         gave = [each for each in whole if each.failed_to_hold]
         how: tuple[Breakage, str] | None = None
-        by_us = ""
+        excuse = ""
         if len(gave) >= MOST * len(whole) and gave:
             first = gave[0]
             how = ("throughput", first.late) if first.late else ("error", first.failed_to_hold)
-            by_us = first.late_by_us
+            excuse = first.not_its_doing
         loads.append(
             Load(
                 size=size,
@@ -138,7 +138,7 @@ def loads_of(findings: Findings) -> list[Load]:
                 own_load=run.own_load,
                 doubt=next((each.own_losses.why for each in stages if each.own_losses), ""),
                 failed_to_hold=how,
-                late_by_us=by_us,
+                not_its_doing=excuse,
                 leader_changed=next((each.leader_changed for each in stages if each.leader_changed), ""),
             )
         )
@@ -283,7 +283,7 @@ def _cliff(
         confidence=1.0 - chance,
         operation=operation,
         during_fault=load.faulted,
-        doubt=load.doubt if by == "lost" else load.late_by_us if by == "throughput" else "",
+        doubt=load.doubt if by == "lost" else load.not_its_doing if by == "throughput" else "",
     )
 
 

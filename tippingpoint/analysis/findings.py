@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
+from tippingpoint.analysis.foreign_work import ForeignWork, could_explain
 from tippingpoint.analysis.generator_health import OwnLosses, own_losses, stage_saturated
 from tippingpoint.analysis.held_loads import (
     MOST,
@@ -56,6 +57,14 @@ class StageFindings:
     """Why the target did not hold the load, for as long as the stage lasted."""
     late_by_us: str
     """Why the generator itself may be the cause of that."""
+    foreign: ForeignWork | None
+    """What other programs took of the target's processors, if that could explain a miss; None if it could not, or if it
+    is not known."""
+
+    @property
+    def not_its_doing(self) -> str:
+        """Why something else than the target may be the cause that it did not hold the load; empty if nothing is."""
+        return self.late_by_us or (self.foreign.reason if self.foreign is not None else "")
 
     @property
     def why_not_held(self) -> str:
@@ -126,6 +135,7 @@ def _examined(run: RunData, plan: Plan | None, stalls: Sequence[Stall], stage: S
         leader_changed=changed,
         failed_to_hold=failed_to_hold(run, plan, stage, stood_still, late, changed, unmade),
         late_by_us=late_by_us(stage, own, strained, late),
+        foreign=could_explain(run, stage),
     )
 
 

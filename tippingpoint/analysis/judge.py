@@ -85,10 +85,10 @@ def _judge_stages(findings: Findings, checks: list[Check]) -> tuple[Outcome, str
     for found in findings.stages:
         whole = found.stage.is_step and not found.own_losses and not found.cut_short
         if whole and found.failed_to_hold:
-            by_us = found.late_by_us
-            outcome, ours = ("withheld", f", but {by_us}") if by_us else ("missed", "")
+            excuse = found.not_its_doing
+            outcome, but = ("withheld", f", but {excuse}") if excuse else ("missed", "")
             failed_to_hold = were_not_held(run, found.stage, found.failed_to_hold)
-            return outcome, f"{outcome.capitalize()}: {failed_to_hold}{ours}{held}."
+            return outcome, f"{outcome.capitalize()}: {failed_to_hold}{but}{held}."
     cut = [found.stage.size for found in findings.stages if found.load_missing]
     if cut:
         where = f"from {show_amount(min(cut), unit)} on"

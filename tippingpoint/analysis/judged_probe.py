@@ -1,4 +1,4 @@
-"""Judges one probe of a search: whether its load held, by how much, and whether the generator may be to blame."""
+"""Judges one probe of a search: whether its load held, by how much, and whether the target may not be to blame."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ class JudgedProbe:
     """Whether nothing of the load succeeded: the target may be gone."""
     unmeasured: str = ""
     """Which figure of Prometheus was not measured, and why, if `held` is None because of that."""
+    foreign: str = ""
+    """What other programs took of the target's processors, if `held` is None because of that."""
     cut: bool = False
     """Whether `held` is None because the probe was cut short, or nothing was measured."""
 
@@ -74,6 +76,7 @@ class JudgedProbe:
             aborted=aborted,
             strained=self.strained,
             unmeasured=self.unmeasured[:_LONGEST],
+            foreign="" if gone else self.foreign,
             cut=self.cut or bool(gone),
         )
 
@@ -90,9 +93,9 @@ def judge_probe(
 ) -> JudgedProbe:
     """Judge the stage with that number, which has ended, of a run that may go on.
 
-    A load that was not held is broken, whatever its margins are. A miss that the generator may have caused says
-    nothing. `also` are further thresholds that have margins and decide nothing. `unanswered` and `parts` are those of
-    `judged` and `stage_margins`.
+    A load that was not held is broken, whatever its margins are. A miss that the generator or other programs may have
+    caused says nothing. `also` are further thresholds that have margins and decide nothing. `unanswered` and `parts`
+    are those of `judged` and `stage_margins`.
     """
     stage = judged(run.stage(number), unanswered, plan)
     found = examine_stage(run, plan, stage)
@@ -104,6 +107,7 @@ def judge_probe(
     held, broken = _held(found, checks)
     unmeasured = next((_why(each) for each in checks if each.is_figure and each.is_doubtful), "")
     measured = any(check.observed is not None for check in checks)
+    cut = held is None and not unmeasured and (bool(found.cut_short) or not measured)
     return JudgedProbe(
         held,
         margins,
@@ -111,7 +115,10 @@ def judge_probe(
         found.strained or "",
         is_silent(run, stage),
         unmeasured if held is None else "",
-        cut=held is None and not unmeasured and (bool(found.cut_short) or not measured),
+        foreign=found.foreign.reason
+        if found.foreign is not None and held is None and not unmeasured and not cut
+        else "",
+        cut=cut,
     )
 
 
@@ -123,14 +130,14 @@ def is_silent(run: RunData, stage: StageResult) -> bool:
 
 def _held(found: StageFindings, checks: Sequence[Check]) -> tuple[bool | None, list[str]]:
     missed = [check.name for check in checks if check.met is False]
-    failed_to_hold = [found.failed_to_hold] if found.failed_to_hold and not found.late_by_us else []
+    failed_to_hold = [found.failed_to_hold] if found.failed_to_hold and not found.not_its_doing else []
     if found.cut_short and not missed:
         return None, [found.cut_short]
     if missed or failed_to_hold:
         return False, missed + failed_to_hold
     doubted = [_why(check) for check in checks if check.is_doubtful]
     if found.failed_to_hold:
-        doubted.append(f"{found.failed_to_hold}: {found.late_by_us}")
+        doubted.append(f"{found.failed_to_hold}: {found.not_its_doing}")
     measured = any(check.observed is not None for check in checks)
     if doubted or not measured:
         return None, doubted or ["no threshold was measured"]

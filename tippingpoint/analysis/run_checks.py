@@ -8,6 +8,7 @@ from math import inf
 
 from tippingpoint.analysis.enough_calls import too_few
 from tippingpoint.analysis.findings import Findings, StageFindings
+from tippingpoint.analysis.foreign_work import ForeignWork
 from tippingpoint.analysis.generator_health import explained, has_free_core, longest_stall, show_stall
 from tippingpoint.analysis.latency import costs
 from tippingpoint.analysis.operation_costs import OperationCost
@@ -40,7 +41,9 @@ def run_checks(findings: Findings, cpu: Mapping[str, OperationCost]) -> list[Che
 
 
 def blamed(run: RunData, found: StageFindings, check: Check) -> Check:
-    """Withdraw a check's miss if the generator may have caused it. It causes no figure, and no cost of an operation.
+    """Withdraw a check's miss if the generator, or other programs on the target's processors, may have caused it.
+
+    The generator causes no figure, and no cost of an operation.
 
     A low throughput may be the generator's fault if a share of the load is missing.
 
@@ -50,6 +53,28 @@ def blamed(run: RunData, found: StageFindings, check: Check) -> Check:
     """
     if check.met is not False or check.observed is None or check.is_figure or check.is_cpu:
         return check
+    ours = _blames_us(run, found, check, check.observed)
+    if (
+        ours.met is False
+        and found.foreign is not None
+        and _may_be_of_others(found.stage, found.foreign, check)
+    ):
+        return replace(check, met=None, why=found.foreign.reason)
+    return ours
+
+
+def _may_be_of_others(stage: StageResult, foreign: ForeignWork, check: Check) -> bool:
+    """Tell whether what others took may have caused a miss: no call waited longer for a processor than the target did,
+    and an error is an answer, unlike a timeout."""
+    observed = check.observed or 0.0
+    if check.percentile is not None:
+        return observed - foreign.waited * 1e6 <= check.allowed
+    if check.limit == "error_rate":
+        return stage.count(check.operation, "error") <= check.allowed * stage.attempts(check.operation)
+    return True
+
+
+def _blames_us(run: RunData, found: StageFindings, check: Check, observed: float) -> Check:
     stage, own = found.stage, found.own_losses
     if check.is_least and found.load_missing:
         return replace(check, met=None, why="a share of the load is missing")
@@ -58,7 +83,7 @@ def blamed(run: RunData, found: StageFindings, check: Check) -> Check:
         return replace(check, met=None, why=f"the generator itself was {show_stall(slept)}")
     if check.limit == "lost_rate":
         attempts = stage.attempts(check.operation)
-        if own is None or check.observed - own.count / attempts > check.allowed:
+        if own is None or observed - own.count / attempts > check.allowed:
             return check
         return replace(check, met=None, why=own.why)
     reason = found.strained
@@ -67,7 +92,7 @@ def blamed(run: RunData, found: StageFindings, check: Check) -> Check:
     if has_free_core(stage) and check.percentile is not None:
         reason = explained(run, stage, found.stalls, check.operation, check.percentile, check.allowed)
     elif check.is_least:
-        reason = reason or _throughput_lost(found, check.observed, check.allowed)
+        reason = reason or _throughput_lost(found, observed, check.allowed)
     return replace(check, met=None, why=reason) if reason else check
 
 

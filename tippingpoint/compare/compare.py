@@ -16,6 +16,7 @@ from tippingpoint.analysis.thresholds import RATES
 from tippingpoint.compare.baselines import Baseline
 from tippingpoint.compare.cells import PERCENTILES, Cell, Key, Table, mean_of, rates_of, table_of
 from tippingpoint.compare.costs import CostComparison, compare_costs, costs_together
+from tippingpoint.compare.disturbed import disturbed, undisturbed
 from tippingpoint.compare.names import Named, differences, short_names
 from tippingpoint.compare.operation_costs import (
     CPU,
@@ -142,7 +143,8 @@ class Comparison:
     outcome: Outcome
     """The outcome of the worst release: by its tipping point, or by figures if that is not known to differ.
 
-    none: no difference that repeats do not explain. withheld: one that the control has, too. single: one run each, and
+    none: no difference that repeats do not explain. withheld: one that the control has, too, or one that other programs
+    may have made. single: one run each, and
     nothing that no repeat could explain. apart: no load was held by both. published: there are fewer than two releases.
     """
     worse: list[str]
@@ -213,14 +215,19 @@ def compare(
     Tipping points come first: at a lower load is worse, at a higher load better. Figures at loads that all runs of both
     held come next. A difference is one if it is more than `tolerance`, and more than the scatter of repeats explains
     among all figures together (scatter.py), and more than between the first release and its `control`, if there is one.
-    With one run each nothing is known of that scatter. Then only tipping points that are far apart (reach.APART) are
-    judged. Published results (`beside`) are compared with each other by figures. `cautions` are said with the sentence.
+    A run beside which other programs took much of the target's processors is left out. If that is so of all runs of a
+    release, nothing of it is judged. With one run each nothing is known of that scatter. Then only tipping points that
+    are far apart (reach.APART) are judged. Published results (`beside`) are compared with each other by figures.
+    `cautions` are said with the sentence.
 
     Raises UserError without any run if `beside` has no figure in common, for runs with different units of load, for a
     run without stages, for one run that stands in two places, and for a negative or infinite tolerance.
     """
     published = compare_published(beside)
-    repeats = [[one] if isinstance(one, RunData) else list(one) for one in releases]
+    given = [[one] if isinstance(one, RunData) else list(one) for one in releases]
+    kept = [undisturbed(release) for release in given]
+    repeats = [of for of, _ in kept]
+    control = undisturbed(control)[0]
     runs = [run for release in repeats for run in release]
     if not runs and not published:
         names = ", ".join(baseline.name for baseline in beside) or "0 runs"
@@ -246,8 +253,16 @@ def compare(
     keys = sorted(set[Key]().union(*complete), key=_place)
     shared = [key for key in keys if key in complete[0] and any(key in other for other in complete[1:])]
     beyond = {key: _beyond(key, joined, controlled) for key in shared}
+    foreign = _disturbed(joined)
     pairs = [
-        Pair(sides[0], side, again, {key: why[place] for key, why in beyond.items()}, tolerance)
+        Pair(
+            sides[0],
+            side,
+            again,
+            {key: why[place] for key, why in beyond.items()},
+            tolerance,
+            disturbed=bool(foreign.keys() & {base, side.release.name}),
+        )
         for place, side in enumerate(sides[1:])
     ]
     overall = _overall(pairs)
@@ -284,6 +299,12 @@ def compare(
     ]
     doubts = [
         *_withheld_words(joined),
+        *(
+            f"{name}, run {number}, is left out: {why} meanwhile."
+            for name, (_, left_out) in zip(names, kept, strict=True)
+            for number, why in left_out
+        ),
+        *(f"Nothing is judged of {name}: {why} meanwhile." for name, why in foreign.items()),
         *_fault_words(joined, shared, unit),
         *_unjudged_words(joined, unit),
         *(f"{caution}." for caution in cautions),
@@ -379,6 +400,12 @@ def _withheld_words(releases: Sequence[Release]) -> list[str]:
         for number, analysis in enumerate(release.analyses)
         if analysis.verdict.outcome in ("withheld", "failed")
     ]
+
+
+def _disturbed(releases: Sequence[Release]) -> dict[str, str]:
+    """Return what other programs took beside the releases none of whose runs is without them, by their names."""
+    found = {release.name: [disturbed(run) for run in release.runs] for release in releases}
+    return {name: whys[0] for name, whys in found.items() if all(whys)}
 
 
 def _unjudged_words(releases: Sequence[Release], unit: str) -> list[str]:
@@ -505,7 +532,9 @@ def _outcome(figures: Sequence[Overall | Recovery | OperationCost | Row], pairs:
     for place, pair in enumerate(pairs):
         of_rows = [one.against[place] for one in figures]
         told = {one.judgement for one in of_rows}
-        if pair.tip in ("worse", "better"):
+        if pair.disturbed:
+            found.add("withheld")
+        elif pair.tip in ("worse", "better"):
             found.add(pair.tip)
         elif not pair.repeated:
             found.add("single")

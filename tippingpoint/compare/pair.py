@@ -106,7 +106,11 @@ class Pair:
         control: Side | None,
         beyond: Mapping[Key, str],
         tolerance: float,
+        *,
+        disturbed: bool = False,
     ) -> None:
+        """`disturbed` tells that other programs may have made any difference: then none is certain."""
+        self.disturbed = disturbed
         self._base, self._other, self._control = base, other, control
         self._tolerance = tolerance
         again = len(control.tables) if control is not None else 0
@@ -249,7 +253,8 @@ class Pair:
         base, other = self._base.release, self._other.release
         same_thresholds = len({str(_thresholds(release)) for release in (base, other)}) == 1
         if not self.repeated:
-            self.tip = tips_against(base.reach, other.reach, same_thresholds=same_thresholds)
+            if not self.disturbed:
+                self.tip = tips_against(base.reach, other.reach, same_thresholds=same_thresholds)
             return True
         tip, served, typical = self._tips(same_thresholds), self._served(), self._typical()
         every: dict[str, _Both] = {"tip": tip} if tip is not None else {}
@@ -331,6 +336,8 @@ class Pair:
         own = [alone for _, alone in figures.values() if alone is not None]
         control = own if own and len(own) == len(figures) else None
         found = changes([figure for figure, _ in figures.values()], control, errs)
+        if self.disturbed:
+            found = [replace(change, certain=False) for change in found]
         return dict(zip(figures, found, strict=True))
 
     def _figures(self, beyond: Mapping[Key, str]) -> dict[_Subject, dict[float, _Both]]:

@@ -58,7 +58,7 @@ def ramp_of(analysis: Analysis) -> Ramp:
     for found in analysis.findings.stages:
         stage = found.stage
         disturbed = any(stage.overlaps(begin, until) for begin, until, _ in faults)
-        unsaid = found.cut_short or found.late_by_us or found.leader_changed
+        unsaid = found.cut_short or found.not_its_doing or found.leader_changed
         if stage.kind != "ramp" or disturbed or unsaid:
             break
         hold = (stage.end or 0.0) - (stage.hold_begin or 0.0)

@@ -54,6 +54,16 @@ def next_load(reports: TurnReports, searcher: Searcher | None = None) -> NextLoa
     return _after(reports, plan, searcher, turn.number, event, fresh=silent or event.aborted)
 
 
+def next_load_later(reports: TurnReports, searcher: Searcher, following: NextLoad) -> NextLoad:
+    """Return what follows a probe that was judged some time ago, and for whose repetition the run has waited since.
+
+    `following` is what `next_load` returned then. The next load begins from nothing.
+    """
+    plan = reports.run.validated()
+    assert not isinstance(plan, CtsPlan)  # no such plan searches
+    return _after(reports, plan, searcher, following.after, following.probe, fresh=True)
+
+
 def searcher_after(plan: SearchPlan, find: Find, probes: Iterable[ProbeEvent]) -> Searcher:
     """Return the searcher of a plan that knows these probes."""
     searcher = Searcher(aim_of(find))
@@ -76,7 +86,8 @@ def _probe(plan: SearchPlan, find: Find, reports: TurnReports) -> tuple[ProbeEve
             unanswered=reports.unanswered,
             parts=reports.parts,
         )
-    aborted = reports.aborted
+    # What other programs may have caused is tried again once they have gone.
+    aborted = "" if judged.foreign else reports.aborted
     if aborted:
         judged = replace(judged, held=False, broken=(f"aborted: {aborted}",))
     event = judged.event(
@@ -103,9 +114,10 @@ def _after(
 ) -> NextLoad:
     """Return the load that the searcher asks for, or its answer."""
     run = reports.run
-    ask = searcher.ask(0.0 if run.started is None else reports.ended - run.started)
+    elapsed = 0.0 if run.started is None else reports.ended - run.started
+    ask = searcher.ask(elapsed)
     if ask is None:
-        answer = searcher.answer
+        answer = searcher.answer_at(elapsed)
         end = SearchEnd(ended=answer.ended, limit=answer.limit, low=answer.low, high=finite(answer.high))
         following = NextLoad(after=number, probe=probe, end=end)
         return begin_after_search(run, plan, following) if run.recovers else following

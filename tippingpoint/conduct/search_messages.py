@@ -16,7 +16,7 @@ DIGEST = 12_000
 """Characters of the digest of one probe: with a unit's word and its result it fits into a databag of 64 KiB."""
 MOST_PROBES = 60
 """No search has more probes (analysis/search/searcher.py)."""
-_PER_PROBE, _PER_MARGIN = 550, 55
+_PER_PROBE, _PER_MARGIN = 570, 55
 """Characters of a probe in the leader's databag without its margins, and of one margin, at most."""
 _REASONS, _REASON = 2, 100
 """How many reasons of a probe are kept there, and how long they may be."""
@@ -86,9 +86,8 @@ class NextLoad(BaseModel):
         if probe is not None:
             broken = [why[:_REASON] for why in probe.broken[:_REASONS]]
             strained, unmeasured = probe.strained[:_REASON], probe.unmeasured[:_REASON]
-            probe = probe.model_copy(
-                update={"broken": broken, "strained": strained, "unmeasured": unmeasured}
-            )
+            shorter = {"broken": broken, "strained": strained, "unmeasured": unmeasured}
+            probe = probe.model_copy(update={**shorter, "foreign": probe.foreign[:_REASON]})
         return self.model_copy(
             update={"probe": probe, "recovery": None if recovery is None else recovery.shortened()}
         )

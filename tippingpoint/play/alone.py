@@ -23,9 +23,13 @@ from tippingpoint.rundir.probe_events import EVENT, FOUND, ProbeEvent
 
 if TYPE_CHECKING:  # a run that judges nothing needs no numpy, and one without figures no client of Prometheus
     from tippingpoint.analysis.search.searcher import Searcher
+    from tippingpoint.play.machine_watch import MachineWatch
+    from tippingpoint.play.memory_reports import FromMemory
     from tippingpoint.play.run_figures import RunFigures
 
 _UNIT = "run/0"
+_LONGEST_WAIT = 600.0
+"""Seconds for which a search without `within` waits for other programs to leave the target's processors."""
 
 
 class Alone(Conductor):
@@ -41,11 +45,14 @@ class Alone(Conductor):
         first: int,
         resumed: Sequence[ProbeEvent] = (),
         figures: RunFigures | None = None,
+        machine: MachineWatch | None = None,
     ) -> None:
         """`first` is the number of the first stage in the journals. `resumed` are the probes of the run that this one
-        resumes. `figures` are those of Prometheus that thresholds are about."""
+        resumes. `figures` are those of Prometheus that thresholds are about. `machine` tells when other programs
+        have left the target's processors."""
         self._record = record
         self._figures = figures
+        self._machine = machine
         self._report: TurnReport | None = None
         self._searcher: Searcher | None = None
         for event in resumed:
@@ -62,7 +69,11 @@ class Alone(Conductor):
     async def next_turn(self) -> Turn | None:
         """Judge the turn that was held, if it is to be; return the next one."""
         while to_judge(self._run, {_UNIT: self._word}) is not None:
-            self._say_word(await asyncio.to_thread(self._judged))
+            following = await asyncio.to_thread(self._judged)
+            if following.load is not None and following.probe is not None and following.probe.foreign:
+                await self._until_others_have_gone(following.probe)
+                following = await asyncio.to_thread(self._judged_later, following)
+            self._say_word(following)
         return await super().next_turn()
 
     async def held(self, report: TurnReport) -> None:
@@ -76,16 +87,39 @@ class Alone(Conductor):
                 self._figures.measure_meanwhile(self._record, report.turn, *spans)
         self._say_word(held=report.turn)
 
+    async def _until_others_have_gone(self, probe: ProbeEvent) -> None:
+        """Wait until other programs have left the target's processors, for as long as the search may go on."""
+        plan = self._run.validated()
+        if self._machine is None or isinstance(plan, CtsPlan) or plan.find is None:
+            return
+        longest = _LONGEST_WAIT
+        if plan.find.within is not None and self._run.started is not None:
+            longest = self._run.started + plan.find.within - self.now()
+        await self.take_load_away()
+        began = self.now()
+        gone = await self._machine.until_quiet(longest, f"{probe.foreign}: waiting until they have gone")
+        self._record.event("waited", seconds=round(self.now() - began, 3), why=probe.foreign, gone=gone)
+
+    def _judged_later(self, following: NextLoad) -> NextLoad:
+        from tippingpoint.conduct.next_load import next_load_later
+
+        assert self._searcher is not None  # it asked for this load
+        return next_load_later(self._told(), self._searcher, following)
+
     def _judged(self) -> NextLoad:
         # It imports numpy, which a run needs only where it is judged meanwhile.
         from tippingpoint.conduct.next_load import next_load, searcher_after
-        from tippingpoint.play.memory_reports import FromMemory
 
-        plan, wall = self._run.validated(), self._record.started_wall
+        plan = self._run.validated()
         if self._searcher is None and not isinstance(plan, CtsPlan) and plan.find is not None:
             self._searcher = searcher_after(plan, plan.find, self._run.probes)
-        told = FromMemory(self._run, self._report, self._record.so_far, wall, self.now())
-        return next_load(told, self._searcher)
+        return next_load(self._told(), self._searcher)
+
+    def _told(self) -> FromMemory:
+        from tippingpoint.play.memory_reports import FromMemory
+
+        wall = self._record.started_wall
+        return FromMemory(self._run, self._report, self._record.so_far, wall, self.now())
 
     def _say_phase(self, phase: Literal["ready", "up"], turn: int) -> None:
         self._say_word(phase=phase, turn=turn)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from tippingpoint.conduct.director import holds_the_last
@@ -48,6 +48,8 @@ class Conductor:
         self._ahead = 0.0
         self._given: Turn | None = None
         self._seen = asyncio.Event()
+        self.take_load_away: Callable[[], Awaitable[None]] = _nothing
+        """Takes the load away from the target, where a conductor waits for long until it names the next turn."""
 
     def see(self, run: SharedRun, ahead: float) -> None:
         """Take a new state of the run; `ahead` is how many seconds our clock is ahead of the reference's."""
@@ -188,6 +190,10 @@ class Conductor:
                 await self._seen.wait()
         except TimeoutError:
             return
+
+
+async def _nothing() -> None:
+    """No load can be taken away."""
 
 
 def _as_told(report: TurnReport) -> ProbeReport:

@@ -25,6 +25,8 @@ from tippingpoint.util.numbers import show_rate, show_us, show_value
 from tippingpoint.util.text import show_count
 
 _PLAIN_EVERY = 5.0
+_WAITS = 2.0
+"""Seconds for which a run that said that it waits is taken to wait on."""
 
 
 class _Console(Console):
@@ -47,6 +49,7 @@ class ConsoleProgress(RunnerEvents):
         self._headline = Headline(seconds=1)
         self._prepared: set[tuple[str, int]] = set()
         self._next_plain = 0.0
+        self._waits_until = 0.0
         self._unwritten = False
 
     def began(self, manifest: Manifest, directory: Path) -> None:
@@ -77,11 +80,7 @@ class ConsoleProgress(RunnerEvents):
     def _show_part(self, what: str, done: int, goal: int) -> None:
         line = f"{what}: {done:,} of {goal:,}"
         if self._live is not None:
-            table = Table.grid(padding=(0, 1))
-            table.add_row(ProgressBar(total=max(1, goal), completed=min(done, goal), width=24), Text(line))
-            with self._surviving():
-                self._live.start()
-                self._live.update(table)
+            self._show_live(line, done, goal)
             return
         # The goal grows with each worker that reports: the work of one worker is not the whole.
         finished = done >= goal and (what, goal) not in self._prepared
@@ -91,12 +90,33 @@ class ConsoleProgress(RunnerEvents):
             self._next_plain = timing.monotonic() + _PLAIN_EVERY
             self._say(line)
 
+    def waiting(self, why: str, waited: float, longest: float) -> None:
+        """Show what the run waits for."""
+        self._waits_until = timing.monotonic() + _WAITS
+        line = f"{why} ({waited:.0f} of at most {longest:.0f} s)"
+        if self._live is not None:
+            self._show_live(line, waited, longest)
+        elif timing.monotonic() >= self._next_plain:
+            self._next_plain = timing.monotonic() + _PLAIN_EVERY
+            self._say(line)
+
+    def _show_live(self, line: str, done: float, goal: float) -> None:
+        if self._live is None:
+            return
+        table = Table.grid(padding=(0, 1))
+        table.add_row(ProgressBar(total=max(1, goal), completed=min(done, goal), width=24), Text(line))
+        with self._surviving():
+            self._live.start()
+            self._live.update(table)
+
     def progress(self, progress: StageProgress, worker: str, tick: Tick) -> None:
         """Show a worker's tick together with the latest of the others."""
         self._headline.progress(progress, worker, tick)
         if tick.unwritten and not self._unwritten:
             self._unwritten = True
             self._say("the journal's disk is full: measurements are kept in memory")
+        if timing.monotonic() < self._waits_until:
+            return  # no load is there: the line says for what it waits
         if self._live is not None:
             with self._surviving():
                 self._live.update(self._table(progress))

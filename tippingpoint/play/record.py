@@ -7,6 +7,7 @@ import functools
 import shutil
 import tempfile
 from collections.abc import Collection
+from dataclasses import asdict
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from tippingpoint.rundir.clock import EVENT, ClockWatch
 from tippingpoint.rundir.files import new_file, open_file
 from tippingpoint.rundir.held import HeldDirectory
 from tippingpoint.rundir.journal import RESCUE_PREFIX, Events
+from tippingpoint.rundir.machine import FILE, USED, Used
 from tippingpoint.rundir.manifest import Manifest, RunStatus, new_run_id
 from tippingpoint.rundir.standstills import asleep
 from tippingpoint.util import timing
@@ -47,6 +49,7 @@ class Record:
         as nobody knows its name."""
         self._watcher = watcher
         self._held: HeldDirectory | None = None
+        self._machine: Events | None = None
 
     def make_directory(self) -> None:
         """Make the run's directory; raises UserError if that fails."""
@@ -108,6 +111,20 @@ class Record:
         self._events.write(t, event, **fields)
         self._watcher.event(t, event, fields)
 
+    def used(self, used: Used) -> None:
+        """Write who used this machine's processors, into a log of its own."""
+        if self._machine is None:
+            try:
+                self._machine = Events(self.inside / FILE)
+            except UserError:  # it is no part of the measurement
+                return
+        fields = asdict(used)
+        self._machine.write(fields.pop("t"), USED, **fields)
+
+    def waiting(self, why: str, waited: float, longest: float) -> None:
+        """Tell the watcher what the run waits for, and for how many of at most how many seconds it has waited."""
+        self._watcher.waiting(why, waited, longest)
+
     def note(self, text: str) -> None:
         """Add a note about the data to the report."""
         self.event("note", text=text)
@@ -146,6 +163,8 @@ class Record:
         """Close the files; if the disk is full, the whole run except these files with passwords moves to `rescue`."""
         try:
             self._events.close(self.rescue)
+            if self._machine is not None:
+                self._machine.close(self.rescue)
             if not self.save_manifest() or self.rescue.exists():
                 self._move_to_rescue(passwords)
         except OSError as problem:

@@ -26,6 +26,7 @@ from tippingpoint.play.fault_timeline import FaultTimeline
 from tippingpoint.play.files import allow_files
 from tippingpoint.play.interruption import EndedEarly, Interruption
 from tippingpoint.play.inventory import Inventory
+from tippingpoint.play.machine_watch import MachineWatch
 from tippingpoint.play.messages import End, Evict, Evicted, Repair, Tick
 from tippingpoint.play.plan_share import PlanShare
 from tippingpoint.play.record import Record
@@ -90,6 +91,7 @@ class Runner:
         self._record = record = Record(plan.name, out, run_id, self._watcher)
         self._pool = WorkerPool(record, self._interruption, self._watcher, self._ticked, start_worker)
         self._faults = FaultTimeline(plan, record)
+        self._machine = MachineWatch(record, plan.lab)
         self._heard: Callable[[Tick], None] | None = None
         self._warned: Callable[[Tick, bool], str] | None = None
         self._made = Inventory(target, self._own, record, self._interruption, self._watcher, takes_up)
@@ -272,10 +274,12 @@ class Runner:
     async def _load_target(self) -> None:
         """Play the turns of the run: a search's or the listed stages, and lower loads after them."""
         watch = self._watch_figures()
+        machine = asyncio.create_task(self._machine.watch())
         profiler = self._stages.profiler = self._make_profiler()
         try:
             await self._load_as_planned()
         finally:
+            machine.cancel()
             if watch is not None:
                 watch.cancel()
             if profiler is not None:
@@ -291,7 +295,9 @@ class Runner:
             self._watch_aborts()
         self._faults.start(stage=None)
         probes = self._takes_up.probes if self._takes_up is not None else ()
-        conductor = self._conductor or Alone(plan, self._record, self._first, probes, self._figures)
+        conductor = self._conductor or Alone(
+            plan, self._record, self._first, probes, self._figures, self._machine
+        )
         turns = self._turns(conductor)
         self._heard = turns.heard
         await turns.play()

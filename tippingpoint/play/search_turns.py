@@ -66,6 +66,7 @@ class SearchTurns(Turns):
         self._gone = gone
         self._figures = figures
         self._loads = ProbeLoads(plan, stages, pool, room)
+        conductor.take_load_away = self._loads.stop
         self._share = ShareSoFar(plan, find)
         self._so_far: LiveStage | None = None
         self._warning = EarlyWarning(())

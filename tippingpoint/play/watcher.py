@@ -62,5 +62,8 @@ class RunnerEvents:
     def removing(self, what: str, done: int, goal: int) -> None:
         """The things that the run made are being removed from the target."""
 
+    def waiting(self, why: str, waited: float, longest: float) -> None:
+        """The run waits for something that it does not do itself; `longest` is how many seconds it waits at most."""
+
     def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
         """A single event happened: a fault, the loss of a worker, the end of a stage in a search."""

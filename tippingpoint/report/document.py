@@ -44,6 +44,7 @@ from tippingpoint.report.sections.instances import (
 )
 from tippingpoint.report.sections.landing import agent_marks, build_agents, build_spread
 from tippingpoint.report.sections.life import build_life
+from tippingpoint.report.sections.processors import build_processors
 from tippingpoint.report.sections.profiles import build_profiles
 from tippingpoint.report.sections.recovery import build_comeback, build_recovery
 from tippingpoint.report.sections.resources import build_resources, leader_marks
@@ -134,6 +135,7 @@ def build_document(analysis: Analysis) -> dict[str, Any]:
         "timeline": timeline,
         "no_timeline": _why_no_timeline(run),
         "resources": build_resources(run, analysis.costs, analysis.operation_costs),
+        **build_processors(run),
         "generator": _generator(run),
         "units": _units(run),
         "search": build_search(analysis),

@@ -48,6 +48,8 @@ class ProbeEvent(BaseModel):
     """Why the generator was the bottleneck; empty if it was not."""
     unmeasured: str = ""
     """Which figure of Prometheus was not measured, and why, if `held` is null because of that."""
+    foreign: str = ""
+    """What other programs took of the target's processors, if `held` is null because of that."""
     cut: bool = False
     """Whether it says nothing because it was cut short, or because nothing was measured: the generator was not the
     limit."""

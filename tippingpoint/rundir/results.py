@@ -18,6 +18,8 @@ from tippingpoint.rundir.figure_values import figure_values
 from tippingpoint.rundir.gathered import GATHERED, UNIT, Unit, gathered_interval, units_of
 from tippingpoint.rundir.gauges import Gauges, gauges_of
 from tippingpoint.rundir.journal import EventLog, is_seconds, read_events
+from tippingpoint.rundir.machine import FILE as MACHINE
+from tippingpoint.rundir.machine import Used, used_of
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.operations import OPERATIONS, OWN_LOAD
 from tippingpoint.rundir.resources import Resources, read_resources
@@ -65,6 +67,8 @@ class RunData:
     """What is missing from its journals."""
     resources: Resources | None = None
     """Figures of the target's hosts; None if none were gathered (see monitoring/gather.py)."""
+    machine: list[Used] = field(default_factory=list[Used])
+    """Who used the processors of the machine that generated the load, each second; empty in runs that do not tell."""
     costs: dict[str, Curve] = field(default_factory=dict[str, Curve])
     """The cost of each operation over time, failures included, at the moment it ended: what latency.costs is of a
     stage.
@@ -130,13 +134,15 @@ class GrowingRun:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._log: EventLog | None = None
+        self._machine: EventLog | None = None
         self._readers: dict[str, WorkerReader] = {}
 
     def load(self) -> RunData:
         """Read the run as far as it is written, with the same result as load_run."""
         manifest = Manifest.load(self._directory)
         self._log = read_events(self._directory / _EVENTS, self._log)
-        return _run_of(self._directory, manifest, self._log, self._read)
+        self._machine = read_events(self._directory / MACHINE, self._machine)
+        return _run_of(self._directory, manifest, self._log, self._machine, self._read)
 
     def _read(self, jobs: Sequence[_Job]) -> Iterator[WorkerData]:
         for directory, name, bin_seconds, complete in jobs:
@@ -148,7 +154,8 @@ class GrowingRun:
 
 def load_run(directory: Path) -> RunData:
     """Read a run from its directory; raises UserError if it is none. Journals may be cut or still growing."""
-    return _run_of(directory, Manifest.load(directory), read_events(directory / _EVENTS), _read_workers)
+    log, machine = (read_events(directory / name) for name in (_EVENTS, MACHINE))
+    return _run_of(directory, Manifest.load(directory), log, machine, _read_workers)
 
 
 def _read_workers(jobs: Sequence[_Job]) -> Iterator[WorkerData]:
@@ -164,6 +171,7 @@ def _run_of(
     directory: Path,
     manifest: Manifest,
     runner_log: EventLog,
+    machine_log: EventLog,
     read: Callable[[Sequence[_Job]], Iterator[WorkerData]],
 ) -> RunData:
     """Return a run; `read` reads the journals of its workers."""
@@ -212,6 +220,7 @@ def _run_of(
         notes,
         units,
         damage,
+        machine=used_of(machine_log.events),
     )
     run.costs = _cost_curves(run, charts, errors)
     resources, damaged = read_resources(directory)

@@ -49,6 +49,8 @@ class Service:
     longest_queue: float = 1e9
     """Seconds of work from which on operations are refused."""
     troubles: list[Trouble] = field(default_factory=list)
+    foreign: list[tuple[float, float, float]] | None = None
+    """When other programs take which share of its processor (begin, end, share); None if its machine does not tell."""
     leases: dict[str, tuple[object, float]] = field(default_factory=dict)
     """Who holds a lease, and when it runs out."""
     served: list[float] = field(default_factory=list)
@@ -80,6 +82,7 @@ class Service:
             loop.call_at(now + self.base, _fail, future, "too many requests", context=_OUTSIDE)
             return future
         work = self.chance.expovariate(self.capacity) * (10 if kind == "slow" else 1)
+        work /= 1 - sum(share for begin, end, share in self.foreign or () if begin <= now < end)
         self._busy_until = max(now, self._busy_until) + work
         done = self._busy_until + self.base * self.chance.uniform(0.5, 1.5)
         if trouble is not None and kind == "silent":

@@ -191,3 +191,29 @@ def test_an_event_shows_its_numbers_as_people_read_them() -> None:
     assert "found ended=generator limit=758 low=less than 0.000001" in shown.getvalue()
     assert "probe of 1,234,567 held: extend error rate 0 %" in shown.getvalue()
     assert "probe of 1,234,567 broke: extend p99 at 130 times its limit" in shown.getvalue()
+
+
+def test_what_a_run_waits_for_is_shown_now_and_then_in_place_of_its_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # given a search that waits for other programs, while its workers tick
+    now = 100.0
+    monkeypatch.setattr(timing, "monotonic", lambda: now)
+    shown = io.StringIO()
+    progress = ConsoleProgress(shown)
+    progress.began(manifest(), Path("runs/one"))
+    at = StageProgress(12.0, 2, None, 1000, 1000, "leases", "find", 3.0)
+    # when ten seconds pass
+    for waited in range(10):
+        progress.waiting("other programs used 43 % of the target's processor", float(waited), 240.0)
+        progress.progress(at, "0", tick(0, 0))
+        now += 1.0
+    # then only that is told, each five seconds
+    told = shown.getvalue().splitlines()[1:]
+    assert told == [
+        f"other programs used 43 % of the target's processor ({waited} of at most 240 s)" for waited in (0, 5)
+    ]
+    # and the load again when it goes on
+    now += 10.0
+    progress.progress(at, "0", tick(1000, 5000))
+    assert "1,000" in shown.getvalue().splitlines()[-1]

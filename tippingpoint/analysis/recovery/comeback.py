@@ -113,7 +113,7 @@ def comeback_of(findings: Findings) -> Comeback | None:
 
 def says_nothing(found: StageFindings) -> str:
     """Return why a stage that broke thresholds says nothing of the target; empty if it does."""
-    return found.strained or found.late_by_us or found.load_missing or _stood_still(found)
+    return found.strained or found.not_its_doing or found.load_missing or _stood_still(found)
 
 
 def _doubt(steps: Sequence[Step], before: float | None) -> str:

@@ -12,6 +12,7 @@ Ended = Literal[
     "generator",
     "unmeasured",
     "unjudged",
+    "foreign",
     "broken at start",
     "no narrower",
     "going on",
@@ -24,6 +25,7 @@ Ended = Literal[
 - generator: the generator itself was the limit of loads above all that were judged.
 - unmeasured: a figure of Prometheus was not known of loads above all that were judged.
 - unjudged: too many probes in a row said nothing, for any reason.
+- foreign: other programs did not leave the target's processors before its time was over, or in too many probes.
 - broken at start: not even the smallest load held.
 - no narrower: the interval cannot be as narrow as was asked for with as many probes as a search may have.
 - going on: it has not ended, or was ended from outside.

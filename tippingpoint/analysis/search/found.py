@@ -10,7 +10,7 @@ from typing import get_args
 from tippingpoint.analysis.search.answer import Answer, Ended
 from tippingpoint.analysis.search.probes import Probe, generator_words
 from tippingpoint.analysis.search.rebuilt import aim_of, probe_of, searcher_of
-from tippingpoint.analysis.search.searcher import answer_for
+from tippingpoint.analysis.search.searcher import searcher_for
 from tippingpoint.analysis.search.stage_margins import margin_name, margin_names
 from tippingpoint.analysis.thresholds import Limit, limits_of
 from tippingpoint.plan.base import Threshold
@@ -83,8 +83,13 @@ def found_of(run: RunData, plan: Plan | None) -> Found | None:
     probes = probe_events(run.events)
     if plan is None or isinstance(plan, CtsPlan) or plan.find is None or not probes:
         return None
-    answer = searcher_of(plan, plan.find, run.events).answer
-    if answer.ended == "going on":  # today's model would ask for another load than the one of that day did
+    searcher = searcher_of(plan, plan.find, run.events)
+    answer = searcher.answer
+    if _ended_by(run) == "foreign" and any(
+        probe.foreign for probe in probes
+    ):  # it waited for that, and not in a probe
+        answer = searcher.beside_foreign_work()
+    elif answer.ended == "going on":  # today's model would ask for another load than the one of that day did
         ended = _ended_by(run) or answer.ended
         # Which loads could not be judged, and why, is what the probes say, not what was made of it that day.
         answer = replace(answer, ended="unjudged" if ended in ("generator", "unmeasured") else ended)
@@ -102,7 +107,7 @@ def found_of(run: RunData, plan: Plan | None) -> Found | None:
                 *_lost(run),
             ]
         ),
-        further=[_further(run, plan, tried, threshold) for threshold in plan.find.also],
+        further=[_further(run, plan, tried, threshold, answer.ended) for threshold in plan.find.also],
     )
 
 
@@ -175,18 +180,19 @@ def _effort(answer: Answer, probes: Sequence[ProbeEvent], seconds: float) -> str
         "unmeasured": "; a figure was not measured at larger loads",
         "unjudged": f"; {mute} of them could not be judged",
         "no narrower": "; the interval would have taken too many more probes to be as narrow as asked",
+        "foreign": "; other programs did not leave the target's processors",
         "going on": "; the search had not ended",
     }.get(answer.ended, "")
     if answer.limit is not None:
         return f"Found {by}{early}."
-    return f"Tried {by}{early if answer.ended == 'unjudged' else ''}."
+    return f"Tried {by}{early if answer.ended in ('unjudged', 'foreign') else ''}."
 
 
 def _beyond(probes: Sequence[ProbeEvent]) -> str:
     """Say in how many probes of loads above all that were judged the generator was the limit."""
     judged = max((probe.size for probe in probes if probe.held is not None), default=0.0)
     beyond = [probe for probe in probes if probe.held is None and probe.size > judged]
-    strained = sum(not probe.unmeasured and not probe.cut for probe in beyond)
+    strained = sum(not (probe.unmeasured or probe.cut or probe.foreign) for probe in beyond)
     return generator_words(strained, len(beyond), larger=True)
 
 
@@ -225,9 +231,12 @@ def _beyond_words(limit: Limit) -> str:
     return f"{limit.title} {'under' if limit.is_least else 'over'} {limit.show(limit.allowed)}"
 
 
-def _further(run: RunData, plan: SearchPlan, probes: list[Probe], threshold: Threshold) -> Further:
+def _further(
+    run: RunData, plan: SearchPlan, probes: list[Probe], threshold: Threshold, ended: Ended
+) -> Further:
     assert plan.find is not None
-    answer = answer_for(aim_of(plan.find), probes, margin_names([threshold], also=True))
+    searcher = searcher_for(aim_of(plan.find), probes, margin_names([threshold], also=True))
+    answer = searcher.beside_foreign_work() if ended == "foreign" else searcher.answer
     return Further(
         " or ".join(_beyond_words(limit) for limit in limits_of(threshold)),
         answer,

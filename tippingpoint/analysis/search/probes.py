@@ -32,7 +32,8 @@ class Probe:
 
     load: float
     held: bool | None
-    """Whether it met all thresholds; None if it says nothing: the generator was the limit, or it was cut."""
+    """Whether it met all thresholds; None if it says nothing: the generator was the limit, it was cut, or it missed
+    beside other programs."""
     margins: tuple[Margin, ...]
     fresh: bool
     """Whether it began from nothing."""
@@ -47,7 +48,10 @@ class Probe:
     unjudged: str = ""
     """Why it says nothing, if neither the generator nor a figure of Prometheus is the reason."""
 
+    foreign: str = ""
+    """What other programs took of the target's processors, if `held` is None because of that."""
+
     @property
     def silence(self) -> str:
         """Why it says nothing, in a few words; only where `held` is None."""
-        return self.unmeasured or self.unjudged or GENERATOR
+        return self.foreign or self.unmeasured or self.unjudged or GENERATOR

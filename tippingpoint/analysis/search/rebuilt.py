@@ -41,6 +41,7 @@ def probe_of(event: ProbeEvent) -> Probe:
         aborted=event.aborted,
         unmeasured=event.unmeasured,
         unjudged=_not_judged(event),
+        foreign=event.foreign,
     )
 
 

@@ -143,8 +143,17 @@ class Searcher:
     @property
     def answer(self) -> Answer:
         """What the probes so far say."""
-        elapsed = max((probe.begun + probe.seconds for probe in self._probes), default=0.0)
-        ended = self._ended(elapsed) or "going on"
+        return self.answer_at(max((probe.begun + probe.seconds for probe in self._probes), default=0.0))
+
+    def answer_at(self, elapsed: float) -> Answer:
+        """Return what the probes so far say, `elapsed` seconds after the search began: it may have waited since."""
+        return self._answer(self._ended(elapsed) or "going on")
+
+    def beside_foreign_work(self) -> Answer:
+        """Return what the probes so far say if the search ended as other programs did not go."""
+        return self._answer("foreign")
+
+    def _answer(self, ended: Ended) -> Answer:
         known = [probe for probe in self._probes if probe.held is not None]
         held = [probe.load for probe in known if probe.held]
         broken = [probe.load for probe in known if not probe.held]
@@ -161,6 +170,10 @@ class Searcher:
             share=None,
             curve=(),
         )
+        if ended == "foreign":
+            # What held did so beside other programs. What missed there does not count, so the rest is one-sided.
+            why = next(probe.foreign for probe in reversed(self._probes) if probe.foreign)
+            return replace(nothing, low=max(held, default=0.0), withheld=why)
         if not known:
             why = self._silent if self._probes else "no load was tried"
             return replace(nothing, withheld=why)
@@ -204,10 +217,11 @@ class Searcher:
                 return "broken at start"
         if self._is_strained:
             return self._named_silence
+        beside = any(probe.foreign for probe in self._last_mute)
         if len(self._last_mute) >= _MUTE_IN_A_ROW:
-            return "unjudged"
+            return "foreign" if beside else "unjudged"
         if aim.within is not None and elapsed >= aim.within:
-            return "within"
+            return "foreign" if beside else "within"
         if self._is_out_of_reach or len(self._probes) >= _MOST:
             return "no narrower"
         return None
@@ -280,6 +294,8 @@ class Searcher:
         why = max(whys, key=whys.count)
         if why == GENERATOR:
             return "generator"
+        if any(probe.foreign for probe in self._beyond):
+            return "foreign"
         return "unmeasured" if any(probe.unmeasured == why for probe in self._beyond) else "unjudged"
 
     @property
@@ -301,6 +317,9 @@ class Searcher:
     # -- what is next -----------------------------------------------------------------------------
 
     def _next_load(self) -> float:
+        if self._last_mute and self._last_mute[0].foreign:
+            # Once more, as the run has waited until others have gone.
+            return self._rounded(self._last_mute[0].load)
         wanted, beyond = self._wanted(), self._beyond
         if beyond and wanted > beyond[0].load:
             return beyond[0].load  # once more, before larger ones
@@ -472,8 +491,8 @@ class Searcher:
         return tuple(points)
 
 
-def answer_for(aim: Aim, probes: Sequence[Probe], names: Sequence[str]) -> Answer:
-    """Return the answer of the same probes judged by the margins of these names alone.
+def searcher_for(aim: Aim, probes: Sequence[Probe], names: Sequence[str]) -> Searcher:
+    """Return a search that was told of the same probes, judged by the margins of these names alone.
 
     A probe without any of these margins says nothing, and that is not the generator's doing.
     """
@@ -484,4 +503,4 @@ def answer_for(aim: Aim, probes: Sequence[Probe], names: Sequence[str]) -> Answe
             probe = replace(probe, held=None, unjudged="not every probe measured it")
         held = None if probe.held is None else all(margin.value <= 0 for margin in margins)
         searcher.tell(replace(probe, margins=margins, held=held))
-    return searcher.answer
+    return searcher

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from tippingpoint.analysis.analyse import Analysis, analyse
+from tippingpoint.compare.disturbed import disturbed
 from tippingpoint.compare.names import Named, differences, short_names
 from tippingpoint.compare.reach import Reach, reach_together
 from tippingpoint.compare.trend.acknowledged import Acknowledged
@@ -109,8 +110,9 @@ def trend_of(
     """Return the trend of these runs.
 
     Runs are grouped by kind of target and plan. They are ordered by their begin, or by the target's release and then by
-    their begin. A run whose verdict is withheld or failed says nothing of its target, and is left out. So are copies of
-    a run. `read` may show progress while it hands on the directories. Raises UserError for a directory that is no run.
+    their begin. A run whose verdict is withheld or failed says nothing of its target, and is left out. So is one beside
+    which other programs took much of the target's processors, and so are copies of a run. `read` may show progress
+    while it hands on the directories. Raises UserError for a directory that is no run.
     """
     groups: dict[tuple[str, str, str], list[Analysis]] = {}
     manifests = {path: Manifest.load(path) for path in directories}
@@ -124,6 +126,9 @@ def trend_of(
         analysis = analyse(run)
         if analysis.verdict.outcome in ("withheld", "failed"):
             left_out.append(f"{run.manifest.id}: {analysis.verdict.sentence}")
+            continue
+        if why := disturbed(run):
+            left_out.append(f"{run.manifest.id}: {why} meanwhile")
             continue
         manifest = run.manifest
         key = manifest.target.kind, manifest.title, manifest.load_unit

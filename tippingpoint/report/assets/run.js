@@ -286,6 +286,7 @@ function drawRun() {
   draw("chart-probes", 240, probesOverTime);
   const timeline = doc.timeline, spawn = doc.run.workload !== "claim";
   drawFelt();
+  drawProcessors();
   if (!timeline) return;
   for (const operation of doc.operations) {
     const succeeded = timeline.latency[operation], found = timeline.cost[operation] ?? succeeded;
@@ -324,6 +325,20 @@ function drawRun() {
   if (timeline.connections_lost.length) other.push({ values: some(timeline.connections_lost),
     series: line("connections lost", css("--cliff"), MAX, perSecond, lone(css("--cliff"))) });
   draw("chart-outcomes", 210, () => overTime(timeline.t, other, rateAxis(), rateScale));
+}
+
+// Who used the target's processors, and how long the target waited for them.
+function drawProcessors() {
+  const found = doc.processors, share = v => v == null ? "–" : digits(v * 100, 3) + " %";
+  if (!found) return;
+  const used = (name, label, stroke, dash) => ({ values: found[name], series: line(label, stroke, dash, share, lone(stroke)) });
+  draw("chart-processors", 210, () => overTime(found.t, [
+    used("others", "other programs", css("--error"), P50), used("target", "the target", css("--held"), P50),
+    used("ours", "the generator", css("--health"), P99), used("steal", "withheld by the hypervisor", css("--soft"), MAX)],
+    plainAxis("share of the target's processors", v => Math.round(v * 100) + " %"), { range: (u, min, max) => [0, Math.max(1, max * 1.05)] }));
+  draw("chart-waited", 210, () => overTime(found.t, [
+    { values: found.waited, series: line("waited per second run", css("--held"), P50, v => v == null ? "–" : digits(v, 3) + " s", lone(css("--held"))) }],
+    plainAxis("seconds", v => digits(v, 3) + " s"), fromZero));
 }
 
 start(drawRun);

@@ -57,6 +57,7 @@ def render_run(document: dict[str, Any]) -> str:
         section("After the cliff", _comeback(document.get("comeback"), unit)),
         section("Events", _happened(document["happened"])),
         section("Generator health", _generator(document["generator"], unit)),
+        section("The target's processors", _processors(document.get("processors"), unit)),
         section(*_members(document)),
         section("Agents that went down", _agents(document)),
         *_resources(document["resources"], unit),
@@ -89,6 +90,7 @@ def _search(search: dict[str, Any] | None, unit: str) -> str:
         [
             bullets([f"{each['threshold']}: {each['sentence']}" for each in search["further"]]),
             table([unit, "outcome", "seconds", "what it showed"], rows, text=(1, 3), left_out=left_out),
+            search.get("unknown", ""),
         ]
     )
 
@@ -325,6 +327,26 @@ def _generator(health: dict[str, Any] | None, unit: str) -> str:
     rendered = table(header, rows, left_out=len(health["stages"]) - len(kept))
     stalls = bullets([f"{figures.clock(stall['t'])} {stall['text']}" for stall in health["stalls"]])
     return "\n\n".join(part for part in (plain(health["sentence"]), rendered, stalls) if part)
+
+
+def _processors(found: dict[str, Any] | None, unit: str) -> str:
+    """Render who used the target's processors."""
+    if found is None:
+        return ""
+    kept = _spread(found["stages"])
+    rows = [
+        [
+            str(stage["number"]),
+            _load(stage),
+            *(figures.share(stage[name]) for name in ("target", "ours", "others", "steal")),
+            figures.number(stage["waited"]),
+        ]
+        for stage in kept
+    ]
+    header = ["stage", unit, "target", "generator", "other programs", "withheld by the hypervisor"]
+    header.append("waited per second run")
+    rendered = table(header, rows, left_out=len(found["stages"]) - len(kept))
+    return "\n\n".join((plain(found["sentence"]), rendered))
 
 
 def _cluster_tests(document: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tippingpoint.analysis.analyse import Analysis
+from tippingpoint.analysis.foreign_work import beside
 from tippingpoint.analysis.generator_health import longest_stall, show_stall, show_worker
 from tippingpoint.analysis.rate_limit import waited_for_rate_limit
 from tippingpoint.plan.kinds import facts_of
@@ -23,8 +24,8 @@ _NAMED = 3
 
 
 def build_cautions(analysis: Analysis) -> list[str]:
-    """Return lines on damaged journals, a strained generator, missing units, wrong clocks, missing scrapes and figures,
-    and rate limits.
+    """Return lines on damaged journals, a strained generator, other programs, missing units, wrong clocks, missing
+    scrapes and figures, and rate limits.
 
     Generator and units are left out if they are among the verdict's own reasons.
     """
@@ -32,6 +33,7 @@ def build_cautions(analysis: Analysis) -> list[str]:
     return [
         *_of_journals(run, reasons),
         *_of_generator(analysis),
+        *_of_others(analysis.run),
         *_of_units(run, reasons),
         *_of_clocks(run),
         *_of_resources(run),
@@ -57,6 +59,19 @@ def _of_generator(analysis: Analysis) -> list[str]:
             worker = show_worker(run, longest)
             lines.append(f"the generator itself paused its load for a while: {worker} was {said}")
     return lines
+
+
+def _of_others(run: RunData) -> list[str]:
+    """Say what other programs took of the target's processors, if it could explain what was missed."""
+    found = [
+        (work, stage) for stage in run.stages if (work := beside(run, stage)) is not None and work.explains
+    ]
+    if not found:
+        return []
+    worst, stage = max(found, key=lambda each: each[0].others + each[0].steal)
+    rest = len(found) - 1
+    less = f", and no more than that in {show_count(rest, 'other stage')}" if rest else ""
+    return [f"{worst.words} in stage {stage.number}{less}: a limit there is the limit beside them"]
 
 
 def _of_units(run: RunData, reasons: Sequence[str]) -> list[str]:

@@ -17,16 +17,22 @@ def build_search(analysis: Analysis) -> dict[str, Any] | None:
 
     `answer` is what its probes say, as analysis.search.Answer has it. `probes` are the loads that were tried, in
     order: `t` is when each began, in seconds of the run, and `words` says what it showed. `further` are the answers
-    for the thresholds of `find.also`.
+    for the thresholds of `find.also`. `unknown` says what the answer relies on and nobody knows; it is absent where
+    all is known.
     """
     found = analysis.found
     if found is None:
         return None
+    machine = analysis.run.machine
+    unknown = (
+        bool(machine) and found.answer.limit is not None and all(used.others is None for used in machine)
+    )
     begun = {stage.number: stage.begin for stage in analysis.run.stages}
     return {
         "found": _told(analysis, "found"),
         "sentence": found.sentence,
         "seconds": round(found.seconds, 1),
+        **({"unknown": "What else ran on the target's processors is not known."} if unknown else {}),
         "answer": _answer(found.answer),
         "probes": [_probe(probe, begun) for probe in found.probes],
         "further": [
@@ -43,7 +49,7 @@ def _answer(answer: Answer) -> dict[str, Any]:
 
 
 def _probe(probe: ProbeEvent, begun: Mapping[int, float]) -> dict[str, Any]:
-    entry = probe.model_dump()
+    entry = probe.model_dump(exclude=None if probe.foreign else {"foreign"})
     entry["t"] = begun.get(probe.stage) if probe.stage is not None else None
     entry["words"] = probe_words(probe)
     return entry

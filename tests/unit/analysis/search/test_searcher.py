@@ -12,7 +12,7 @@ import pytest
 
 from tests.simulated_targets import Kind, Result, Target, search
 from tippingpoint.analysis.search.probes import Margin, Probe
-from tippingpoint.analysis.search.searcher import Aim, Searcher, answer_for
+from tippingpoint.analysis.search.searcher import Aim, Searcher, searcher_for
 
 AIM = Aim(start=100, limit=100_000, resolution=0.2, hold=30.0, within=None, whole=True)
 
@@ -279,7 +279,7 @@ def test_a_threshold_that_few_probes_measured_is_not_said_to_be_beyond_the_gener
         for number, probe in enumerate(tried)
     ]
     # when the same probes are judged by it
-    answer = answer_for(AIM, probes, ["claim p99 1s"])
+    answer = searcher_for(AIM, probes, ["claim p99 1s"]).answer
     # then the generator has no part in that
     assert answer.limit is None
     assert "generator" not in answer.withheld
@@ -341,3 +341,51 @@ def test_the_curve_falls_with_the_load_within_its_band() -> None:
     assert [point.load < limit for point in curve if abs(point.chance - 0.5) > 0.05] == [
         point.chance > 0.5 for point in curve if abs(point.chance - 0.5) > 0.05
     ]
+
+
+TOOK = "other programs used 43 % of the target's processor meanwhile"
+
+
+def beside_others(aim: Aim, begins: float, ends: float) -> tuple[Searcher, list[Probe], float]:
+    """A search of a target that holds 1,000, where loads above that say nothing beside others, who come and go.
+
+    After each such probe it waits for 60 s, or until they have gone. Returns also when it ended.
+    """
+    searcher, probes, now = Searcher(aim), list[Probe](), 0.0
+    while (ask := searcher.ask(now)) is not None:
+        there = begins <= now < ends
+        held = ask.load <= 1000
+        margin = Margin("extend p99", 2 * log(ask.load / 1000), 0.05)
+        silent = there and not held
+        probe = Probe(
+            ask.load, None if silent else held, (margin,), False, now, 30.0, foreign=TOOK if silent else ""
+        )
+        searcher.tell(probe)
+        probes.append(probe)
+        now += 30.0
+        if silent:
+            now = max(now, min(ends, now + 60.0))
+    return searcher, probes, now
+
+
+def test_a_load_that_said_nothing_beside_others_is_tried_again_when_they_have_gone() -> None:
+    # given others who are there for a while in the middle of a search
+    searcher, probes, _ = beside_others(AIM, 100.0, 180.0)
+    # then the same load is next, and the answer is the target's
+    (place,) = (place for place, probe in enumerate(probes) if probe.foreign)
+    assert probes[place + 1].load == probes[place].load
+    assert searcher.answer.limit is not None
+    assert searcher.answer.low <= 1000 <= searcher.answer.high
+
+
+@pytest.mark.parametrize(("begins", "within"), [(0.0, None), (0.0, 400.0), (200.0, 400.0)])
+def test_an_answer_is_withheld_if_others_do_not_go_and_names_them(
+    begins: float, within: float | None
+) -> None:
+    # given others who come, and stay
+    searcher, probes, ended = beside_others(replace(AIM, within=within), begins, 1e9)
+    answer = searcher.answer_at(ended)
+    # then the search ends soon, with what held all the same
+    assert len([probe for probe in probes if probe.foreign]) <= 6
+    assert (answer.ended, answer.limit, answer.withheld) == ("foreign", None, TOOK)
+    assert answer.low == max(probe.load for probe in probes if probe.held)

@@ -16,7 +16,11 @@ from tippingpoint.compare.trend.acknowledged import FILE, Acknowledged
 from tippingpoint.compare.trend.history import FigureChange, Trend, runs_below, trend_of
 from tippingpoint.errors import UserError
 from tippingpoint.report import write_trend
+from tippingpoint.rundir.journal import Events
+from tippingpoint.rundir.machine import FILE as MACHINE
+from tippingpoint.rundir.machine import USED
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
+from tippingpoint.rundir.results import load_run
 
 DAY = 86_400.0
 
@@ -119,6 +123,21 @@ def test_a_run_that_failed_is_left_out_with_the_reason(tmp_path: Path) -> None:
     write_run(tmp_path / "empty", [], seed=77, status="failed", reason="no endpoint answers")
     (line,) = read(tmp_path).left_out
     assert line.endswith(": no stage was begun")
+
+
+def test_a_run_beside_other_programs_is_left_out_with_the_reason(tmp_path: Path) -> None:
+    # given a history in which other programs took half of the target's processor beside the last run
+    ids = write_history(tmp_path, ["3.5.16"] * 5)
+    log = Events(tmp_path / "run-04" / MACHINE)
+    end = load_run(tmp_path / "run-04").stages[-1].end
+    assert end is not None
+    for t in range(1, round(end) + 1):
+        log.write(
+            t, USED, seconds=1.0, cpus=1, busy=0.75, ours=0.0, target=0.25, steal=0.0, waited=0.0, stalled={}
+        )
+    trend = read(tmp_path)
+    assert trend.left_out == (f"{ids[4]}: other programs used 50 % of the target's processor meanwhile",)
+    assert len(trend.histories[0].runs) == 4
 
 
 def command(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:

@@ -1,0 +1,39 @@
+"""Which runs are no measure of their release, as other programs took much of the target's processors meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tippingpoint.analysis.foreign_work import foreign_work
+from tippingpoint.rundir.probe_events import probe_events
+from tippingpoint.rundir.results import RunData
+
+
+def disturbed(run: RunData) -> str:
+    """Return what other programs took while the run's loads were held, if it is too much; empty if it is not.
+
+    A search repeats what it missed beside other programs, and withholds its answer if they do not go.
+    """
+    if probe_events(run.events):
+        return ""
+    holds = [
+        (stage.begin if stage.hold_begin is None else stage.hold_begin, stage.end) for stage in run.stages
+    ]
+    found = foreign_work(
+        used
+        for used in run.machine
+        if any(begin < used.t and (end is None or used.t <= end) for begin, end in holds)
+    )
+    return found.words if found is not None and found.explains else ""
+
+
+def undisturbed(runs: Sequence[RunData]) -> tuple[list[RunData], list[tuple[int, str]]]:
+    """Return the runs that are a measure of their release, and which others are left out, from 1, and why.
+
+    If all are disturbed, all are returned.
+    """
+    whys = [disturbed(run) for run in runs]
+    if all(whys):
+        return list(runs), []
+    kept = [run for run, why in zip(runs, whys, strict=True) if not why]
+    return kept, [(number, why) for number, why in enumerate(whys, start=1) if why]
