@@ -16,7 +16,7 @@ EVENT = re.compile(
     r"(?<!errors)\.(?:event|note|tally|write|write_numbered)\(\s*(?:[\w.() /-]+,\s*)?\"([a-z-]+)\""
 )
 """How a worker or a runner writes an event: its name is the first text."""
-WRITERS = ("run", "workloads", "units")
+WRITERS = ("play", "workloads", "conduct", "digest")
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
