@@ -177,7 +177,7 @@ def test_a_lower_pace_makes_things_for_as_long_as_the_one_that_broke() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plan", "piles_up"),
+    ("plan", "accumulates"),
     [
         (fill(*RATES), True),
         (fill(*RATES, cycle=True), False),
