@@ -46,14 +46,14 @@ async def test_what_was_answered_while_this_process_stood_still_is_read() -> Non
 async def test_who_does_not_answer_after_a_standstill_either_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(patience, "OURS", 0.2)
+    monkeypatch.setattr(patience, "LOCAL_STALL_TOLERANCE", 0.2)
     asyncio.get_running_loop().call_soon(time.sleep, 0.3)
     with pytest.raises(TimeoutError):
         await silence(0.01)
 
 
 async def test_who_keeps_us_busy_is_given_up_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "OURS", 0.02)
+    monkeypatch.setattr(patience, "LOCAL_STALL_TOLERANCE", 0.02)
     rounds = 0
 
     async def busy() -> None:

@@ -250,7 +250,7 @@ async def test_what_is_cut_before_the_target_had_its_time_counts_for_nothing(
 ) -> None:
     """Given a claim that has no answer for long, and others that were just made, when the load is cut (at once, or
     while they are waited for), then the first is the target's failure, and of the others nobody knows."""
-    monkeypatch.setattr("tippingpoint.workloads.calls.OWED", 2.0)
+    monkeypatch.setattr("tippingpoint.workloads.calls.DRAIN_TIMEOUT", 2.0)
 
     rig = Rig()
     rig.load.set_leases({0}, 0.0)

@@ -231,7 +231,7 @@ async def test_a_hanging_server_alone_loses_the_login_in_time(monkeypatch: pytes
 async def test_a_loop_that_was_late_gives_a_dial_another_chance(monkeypatch: pytest.MonkeyPatch) -> None:
     # Every look comes when the time is up, long before a server can have answered, and counts as late.
     monkeypatch.setattr(dialling, "_WITHIN", 0.0)
-    monkeypatch.setattr(dialling, "OURS", -1.0)
+    monkeypatch.setattr(dialling, "LOCAL_STALL_TOLERANCE", -1.0)
 
     async with stub() as server:
         client = ApiClient([server.address], server.ca)
@@ -550,7 +550,7 @@ class Listener:
 
 
 async def test_a_loop_that_was_late_gives_a_ping_another_chance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pings, "OURS", 0.0)
+    monkeypatch.setattr(pings, "LOCAL_STALL_TOLERANCE", 0.0)
 
     silent, answering = Listener(answers=False), Listener(answers=True)
     clock = PingClock(asyncio.get_running_loop(), 0.01, 0.01)
@@ -559,7 +559,7 @@ async def test_a_loop_that_was_late_gives_a_ping_another_chance(monkeypatch: pyt
     await answering.tenth.wait()
     # Every look at the answers came late, so none that is missing was held against the connection.
     assert not silent.lost.is_set()
-    monkeypatch.setattr(pings, "OURS", 10.0)
+    monkeypatch.setattr(pings, "LOCAL_STALL_TOLERANCE", 10.0)
     await silent.lost.wait()
     assert silent.ping() is None
     assert not answering.lost.is_set()
