@@ -37,8 +37,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 if str(REPOSITORY) not in sys.path:
     sys.path.insert(0, str(REPOSITORY))
 
-from lab.cgroups import on_one_core  # noqa: E402
 from lab.etcd.cluster import EtcdLab  # noqa: E402
+from lab.places import on_processors  # noqa: E402
 from tippingpoint.analysis.analyse import analyse  # noqa: E402
 from tippingpoint.rundir.histogram import Histogram  # noqa: E402
 from tippingpoint.rundir.journal import read_interval_log  # noqa: E402
@@ -144,7 +144,7 @@ def held_beside(
         while time.monotonic() < until and process.poll() is None:
             duties = duties or draw.sample(DUTIES, len(DUTIES))
             duty = duties.pop()
-            with on_one_core(0):
+            with on_processors(sorted(os.sched_getaffinity(0))[:1]):
                 loop = subprocess.Popen([sys.executable, "-c", LOOP, str(duty), str(PERIOD)])
             time.sleep(SETTLES)
             at, ran = time.time(), cpu_of(loop.pid)
@@ -232,7 +232,7 @@ def main() -> None:
     with ExitStack() as cleanup:
         directory = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="bench-others-")))
         run_first(cleanup)
-        with on_one_core(0):
+        with on_processors(sorted(os.sched_getaffinity(0))[:1]):
             lab = cleanup.enter_context(EtcdLab(1))
         find = {
             "start": 1000,

@@ -148,7 +148,7 @@ def settings(lab: EtcdLab) -> list[str]:
     return [part for setting in lab.settings() for part in ("--set", setting)]
 
 
-def settings_of_search(lab: EtcdLab | JujuLab) -> list[str]:
+def settings_without_lab(lab: EtcdLab | JujuLab) -> list[str]:
     """The same without the lab's socket, for a machine that does other things too.
 
     A run that knows the lab's processes blames what it misses on others, and a search waits until these have gone.

@@ -12,7 +12,7 @@ import pytest
 
 from lab.juju.simulator import JujuLab
 from tests.functional.juju.juju_runs import juju_plan, run_on
-from tests.functional.program import only_run, settings_of_search
+from tests.functional.program import only_run, settings_without_lab
 from tippingpoint.analysis.analyse import Analysis, analyse
 from tippingpoint.analysis.recovery.comeback import Comeback
 
@@ -29,7 +29,7 @@ def told(tmp_path: Path, profile: str, **plan: Any) -> tuple[Analysis, Comeback]
         place.mkdir()
         path = juju_plan(place, after="recover", workers=1, **plan)
         with JujuLab(profile=profile, patched=True) as lab:
-            settings = settings_of_search(lab)
+            settings = settings_without_lab(lab)
             done = run_on(lab, "run", path, *settings, "--out", place / "runs")
         analysis = analyse(only_run(place / "runs"))
         assert analysis.comeback is not None, done.stdout + done.stderr

@@ -277,7 +277,7 @@ def test_nothing_is_left_behind_whatever_ends_the_lab_program(number: signal.Sig
         commands = {_command(pid) for pid in _within(namespace)}
         assert {"libvirtd", "dnsmasq", "qemu-system-x86"} <= commands
         made = traces(name, address) - before
-        assert {kind for kind, _what in made} == {"process", "link", "directory"}
+        assert {kind for kind, _what in made} == {"process", "cgroup", "link", "directory"}
         # when it ends, whatever ends it
         lab.send_signal(number)
         # then nothing of it is left

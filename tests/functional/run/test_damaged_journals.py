@@ -10,7 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from lab.etcd.cluster import EtcdLab
-from tests.functional.program import run, settings, start, until, wait_for_hold, write_plan
+from tests.functional.program import run, settings_without_lab, start, until, wait_for_hold, write_plan
 from tests.functional.spawn_runs import ended
 from tippingpoint.rundir.results import load_run
 from tippingpoint.rundir.worker_journal import read_worker_events, worker_names
@@ -30,7 +30,7 @@ def test_intervals_cut_out_of_a_missed_run_do_not_make_it_met(etcd_private: Etcd
         stages=[{"leases": 40, "over": "500ms", "hold": "16s"}],
         thresholds=[{"operation": "extend", "max": "2s"}],
     )
-    process = start("run", plan, *settings(etcd_private), "--out", tmp_path / "runs")
+    process = start("run", plan, *settings_without_lab(etcd_private), "--out", tmp_path / "runs")
     directory = wait_for_hold(tmp_path / "runs")
     before = ticks(directory)
     until(lambda: ticks(directory) >= before + 2, "the load is on")

@@ -27,7 +27,7 @@ from tests.functional.program import (
     only_run,
     run,
     settings,
-    settings_of_search,
+    settings_without_lab,
     start,
     wait_for_hold,
     write_plan,
@@ -104,7 +104,7 @@ def test_a_search_takes_a_load_away_that_a_threshold_aborts(etcd: EtcdLab, tmp_p
         thresholds=[{"operation": "extend", "p99": "1us", "abort": True}],
     )
     # when it is run
-    done = run("run", plan, *settings_of_search(etcd), "--out", tmp_path / "runs")
+    done = run("run", plan, *settings_without_lab(etcd), "--out", tmp_path / "runs")
     # then its first probe is broken and aborted, no other load is tried, and nothing is left
     assert done.returncode == 1, done.stdout + done.stderr
     assert no_traceback(done.stdout, done.stderr)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from lab.cgroups import on_one_core
 from lab.etcd.cluster import EtcdLab
+from lab.places import on_processors
 from tests.functional.program import (
     only_run,
     settings,
-    settings_of_search,
+    settings_without_lab,
     start,
     until,
     wait_for_hold,
@@ -28,6 +28,7 @@ from tippingpoint.report.sections.cautions import build_cautions
 from tippingpoint.rundir.journal import read_events
 from tippingpoint.rundir.machine import FILE, Used, used_of
 
+FIRST = sorted(os.sched_getaffinity(0))[:1]
 SECONDS = 8
 """So many seconds of the loop are looked at."""
 FAIR = 0.15
@@ -37,7 +38,7 @@ FAIR = 0.15
 @pytest.fixture
 def loop() -> Iterator[subprocess.Popen[bytes]]:
     """A program that does nothing else than run, on the first core, from its first line on."""
-    with on_one_core(0):
+    with on_processors(FIRST):
         process = subprocess.Popen([sys.executable, "-c", "input()\nwhile True: pass"], stdin=subprocess.PIPE)
     yield process
     process.kill()
@@ -52,7 +53,7 @@ def test_a_busy_loop_on_the_targets_core_is_named(
     new_etcd: Callable[..., EtcdLab], loop: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     # given an etcd on one core, and a run that holds a few leases there
-    with on_one_core(0):
+    with on_processors(FIRST):
         etcd = new_etcd(members=1)
     assert len(os.sched_getaffinity(etcd.pids["m1"])) == 1
     plan = write_plan(tmp_path, stages=[{"leases": 20, "over": "200ms", "hold": "20m"}])
@@ -90,7 +91,7 @@ def test_a_busy_loop_on_the_targets_core_is_named(
 def test_without_a_lab_it_is_not_known_what_else_ran(etcd: EtcdLab, tmp_path: Path) -> None:
     # given a run that knows only the addresses of its target
     plan = write_plan(tmp_path, stages=[{"leases": 20, "over": "200ms", "hold": "20m"}])
-    process = start("run", plan, *settings_of_search(etcd), "--out", tmp_path / "runs")
+    process = start("run", plan, *settings_without_lab(etcd), "--out", tmp_path / "runs")
     with going(process):
         directory = wait_for_hold(tmp_path / "runs")
         until(lambda: len(seconds(directory)) >= 2, "somebody has looked who runs")
