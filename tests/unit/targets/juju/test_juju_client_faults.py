@@ -133,14 +133,16 @@ async def test_a_server_that_is_gone_is_passed_over() -> None:
 
 
 async def test_a_server_that_hangs_is_passed_over_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialling, "_WITHIN", 12.0)  # which the other one, on a busy machine, needs no less
+    # given few places, so that the other server answers all logins long before the dials to this one end
+    monkeypatch.setattr(dialling, "_AT_ONCE", 16)
+    monkeypatch.setattr(dialling, "_WITHIN", 12.0)
 
     async with stub() as alive, deaf_server() as (deaf, accepted, _):
         client = ApiClient([deaf, alive.address], alive.ca)
-        made = await asyncio.gather(*(client.login(UNIT, MODEL) for _ in range(300)))
+        made = await asyncio.gather(*(client.login(UNIT, MODEL) for _ in range(40)))
         assert {connection.server for connection in made} == {alive.address}
         # It had only its share of the places, and none after it had failed.
-        assert 0 < len(accepted) <= 128
+        assert 0 < len(accepted) <= 8
         await client.close()
 
 
