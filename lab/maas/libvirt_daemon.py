@@ -34,10 +34,7 @@ class Libvirtd:
         for child in children(self.host):
             with contextlib.suppress(OSError):
                 status = Path(f"/proc/{child}/stat").read_text()
-                if (
-                    status.partition("(")[2].startswith(f"{NAME})")
-                    and status.rpartition(")")[2].split()[0] != "Z"
-                ):
+                if status.partition("(")[2].startswith(f"{NAME})") and not _has_ended(child, status):
                     return child
         return None
 
@@ -112,6 +109,12 @@ def awaited(what: str, look: Callable[[], T | None]) -> T:
             raise LabError(f"{what}: nothing within {PATIENCE_S:g} s", "a host that works")
         time.sleep(0.02)
     return found
+
+
+def _has_ended(pid: int, status: str) -> bool:
+    """Whether a process is a zombie as a whole. While another of its threads still dies, its sockets take connections,
+    and nobody can reap it."""
+    return status.rpartition(")")[2].split()[0] == "Z" and len(os.listdir(f"/proc/{pid}/task")) == 1
 
 
 def children(pid: int) -> list[int]:
