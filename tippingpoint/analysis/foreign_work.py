@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from tippingpoint.rundir.machine import Used
+from tippingpoint.rundir.machine import Used, during
 from tippingpoint.util.numbers import show_share
 from tippingpoint.util.text import choose
 
@@ -76,16 +76,21 @@ def foreign_work(seconds: Iterable[Used]) -> ForeignWork | None:
 
 def foreign_work_in(run: RunData, begin: float, end: float) -> ForeignWork | None:
     """Return what was taken between two moments of a run; None if that is not known of most of the time."""
-    inside = [used for used in run.machine if begin < used.t <= end + used.seconds / 2]
+    inside = during(run.machine, begin, end)
     known = sum(used.seconds for used in inside if used.others is not None)
     last = min(end, max((used.t for used in inside), default=begin))
     return foreign_work(inside) if known and known >= _KNOWN * (last - begin) else None
 
 
-def beside(run: RunData, stage: StageResult) -> ForeignWork | None:
-    """Return what was taken while a stage was held, or brought up if it never was; None if that is not known."""
+def span_of(stage: StageResult) -> tuple[float, float]:
+    """Return from when to when a stage was held, or brought up if it never was; it may not have ended."""
     begin = stage.begin if stage.hold_begin is None else stage.hold_begin
-    return foreign_work_in(run, begin, inf if stage.end is None else stage.end)
+    return begin, inf if stage.end is None else stage.end
+
+
+def beside(run: RunData, stage: StageResult) -> ForeignWork | None:
+    """Return what was taken during `span_of` a stage; None if that is not known."""
+    return foreign_work_in(run, *span_of(stage))
 
 
 def could_explain(run: RunData, stage: StageResult) -> ForeignWork | None:

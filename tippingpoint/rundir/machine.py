@@ -45,6 +45,11 @@ class Used:
         return None if self.target is None else self.busy - self.ours - self.target
 
 
+def during(seconds: Iterable[Used], begin: float, end: float) -> list[Used]:
+    """Return the seconds between two moments of a run; `end` may be infinite. Most of the last one is before it."""
+    return [used for used in seconds if begin < used.t <= end + used.seconds / 2]
+
+
 def used_of(events: Iterable[Mapping[str, Any]]) -> list[Used]:
     """Return the seconds that a machine's journal tells of, in order; damaged ones are left out."""
     return [used for event in events if event["event"] == USED and (used := _used(event)) is not None]

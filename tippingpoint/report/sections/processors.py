@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from tippingpoint.analysis.foreign_work import beside
+from tippingpoint.analysis.foreign_work import beside, span_of
 from tippingpoint.report import figures
-from tippingpoint.rundir.machine import Used
+from tippingpoint.rundir.machine import Used, during
 from tippingpoint.rundir.resources import MOST_POINTS
 from tippingpoint.rundir.results import RunData
 from tippingpoint.util.numbers import show_share
@@ -41,18 +41,13 @@ def build_processors(run: RunData) -> dict[str, Any]:
                     "size": stage.size,
                     "kind": stage.kind,
                     "explains": found.explains,
-                    **_shares(_during(told, stage.begin if hold is None else hold, stage.end)),
+                    **_shares(during(told, *span_of(stage))),
                 }
                 for stage in run.stages
                 if (found := beside(run, stage)) is not None
-                for hold in [stage.hold_begin]
             ],
         }
     }
-
-
-def _during(told: Iterable[Used], begin: float, end: float | None) -> list[Used]:
-    return [used for used in told if begin < used.t and (end is None or used.t <= end + used.seconds / 2)]
 
 
 def _shares(seconds: Sequence[Used]) -> dict[str, float | None]:
@@ -70,7 +65,7 @@ def _shares(seconds: Sequence[Used]) -> dict[str, float | None]:
 def _sentence(run: RunData, told: Sequence[Used]) -> str:
     """Say who used the processors from the first stage's begin to the last one's end."""
     if run.stages:
-        told = _during(told, run.stages[0].begin, run.stages[-1].end) or told
+        told = during(told, run.stages[0].begin, span_of(run.stages[-1])[1]) or told
     of, cpus = _shares(told), max(used.cpus for used in told)
     shares = {name: show_share(round(of[name] or 0.0, 2)) for name in _USERS}
     which = f"the target's {choose(cpus, 'processor', f'{figures.number(cpus)} processors')}"
