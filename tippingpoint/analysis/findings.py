@@ -63,8 +63,11 @@ class StageFindings:
 
     @property
     def not_its_doing(self) -> str:
-        """Why something else than the target may be the cause that it did not hold the load; empty if nothing is."""
-        return self.late_by_us or (self.foreign.reason if self.foreign is not None else "")
+        """Why something else than the target may be the cause that it did not hold the load; empty if nothing is.
+
+        Other programs make it late. They neither make it answer with errors nor change its leader.
+        """
+        return self.late_by_us or (self.foreign.reason if self.foreign is not None and self.late else "")
 
     @property
     def why_not_held(self) -> str:

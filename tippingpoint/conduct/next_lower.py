@@ -126,7 +126,7 @@ def _next(run: SharedRun, plan: SearchPlan, recovery: Recovery, after: int) -> N
 
 
 def _reduction(run: SharedRun, plan: SearchPlan, recovery: Recovery) -> LoadReduction:
-    """Return the descent of a run, as far as it went."""
+    """Return the load reduction of a run, as far as it went."""
     tried: list[Tried] = [*recovery.stages]
     surely = aborted = inf
     if plan.find is not None:

@@ -1,6 +1,6 @@
 """Conducts a run on one machine: a run of one unit, whose mailbox is in memory.
 
-What happens next is said by the same rules as in a run of many units (conduct/run_state.py, conduct/next_load.py), at
+What happens next is said by the same rules as in a run of many units (conduct/director.py, conduct/next_load.py), at
 once, and from all that was measured instead of digests of it.
 """
 

@@ -212,7 +212,9 @@ class KernelCounters:
                 owner = "ours"
             elif pid in self._owners:
                 owner = self._owners[pid]
-            elif any(_is_within(group, of) for group in self._groups_of(pid) for of in self._groups):
+            elif self._groups and any(
+                _is_within(group, of) for group in self._groups_of(pid) for of in self._groups
+            ):
                 owner = "target"
             else:
                 process = read_process(self._read(f"{pid}/stat"))

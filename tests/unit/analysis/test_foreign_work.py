@@ -134,7 +134,7 @@ def test_what_held_beside_others_holds() -> None:
     assert analysis.verdict.outcome == "met"
     assert build_cautions(analysis) == [
         "other programs used 88 % of the target's processor in stage 2, and no more than that in 2 other stages: "
-        "a limit there is the limit beside them"
+        "a miss there may come of that"
     ]
 
 

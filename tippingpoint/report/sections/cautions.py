@@ -71,7 +71,7 @@ def _of_others(run: RunData) -> list[str]:
     worst, stage = max(found, key=lambda each: each[0].others + each[0].steal)
     rest = len(found) - 1
     less = f", and no more than that in {show_count(rest, 'other stage')}" if rest else ""
-    return [f"{worst.words} in stage {stage.number}{less}: a limit there is the limit beside them"]
+    return [f"{worst.words} in stage {stage.number}{less}: a miss there may come of that"]
 
 
 def _of_units(run: RunData, reasons: Sequence[str]) -> list[str]:
