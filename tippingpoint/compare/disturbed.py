@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tippingpoint.analysis.foreign_work import foreign_work
+from tippingpoint.analysis.foreign_work import foreign_work, span_of
+from tippingpoint.rundir.machine import during
 from tippingpoint.rundir.probe_events import probe_events
 from tippingpoint.rundir.results import RunData
 
@@ -16,14 +17,7 @@ def disturbed(run: RunData) -> str:
     """
     if probe_events(run.events):
         return ""
-    holds = [
-        (stage.begin if stage.hold_begin is None else stage.hold_begin, stage.end) for stage in run.stages
-    ]
-    found = foreign_work(
-        used
-        for used in run.machine
-        if any(begin < used.t and (end is None or used.t <= end) for begin, end in holds)
-    )
+    found = foreign_work(used for stage in run.stages for used in during(run.machine, *span_of(stage)))
     return found.words if found is not None and found.explains else ""
 
 
