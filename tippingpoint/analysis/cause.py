@@ -137,8 +137,8 @@ def causes_of(findings: Findings, tipping: Tipping) -> list[Cause]:
 
 
 _NOT_WATCHED = (
-    "Why it tipped is not known: no figures of the target's hosts were gathered (tippingpoint collect, with a "
-    "Prometheus)."
+    "Why it tipped is not known: no host metrics of the target were collected "
+    "(tippingpoint collect RUN --prometheus URL)."
 )
 
 
@@ -168,7 +168,7 @@ class _Seen:
         unit = self._run.manifest.load_unit
         if first is None or first.load is None:
             at = show_amount(beyond, unit)
-            sentence = f"Why it tipped is not known: no figure with a limit was gathered at {at}."
+            sentence = f"Why it tipped is not known: no metric with a known limit was collected at {at}."
             return Cause(sign, self._last_held, None, None, [], None, [], [*_ALWAYS], sentence)
         if sign == "knee" and first.named is None and not self._strained(first.load):
             for cause in causes:
@@ -176,7 +176,7 @@ class _Seen:
                     break
                 if cause.named is not None and not cause.named.wait:
                     at = show_amount(first.load, unit)
-                    more = f"At {at} nothing that was watched had saturated."
+                    more = f"At {at} nothing that was watched was saturated."
                     return replace(cause, sentence=f"{cause.sentence} {more}")
         return first
 
@@ -302,7 +302,7 @@ class _Seen:
         if self._strained(load):
             named, hosts = None, []
             sentence = (
-                "Why it tipped is not told: the generator itself was the bottleneck at "
+                "Why it tipped is not known: the generator itself was the bottleneck at "
                 f"{show_amount(load, self._run.manifest.load_unit)}."
             )
         elif named is not None:
@@ -351,9 +351,9 @@ class _Seen:
         nearest = max(ordered, key=lambda one: one.share)
         figures = len({one.figure for one in ordered})
         words = [
-            f"Why it tipped is not known: none of the {figures} watched {choose(figures, 'limit', 'limits')} of "
-            f"{hosts} {choose(hosts, 'host', 'hosts')} was reached at "
-            f"{show_amount(load, self._run.manifest.load_unit)}."
+            f"Why it tipped is not known: at {show_amount(load, self._run.manifest.load_unit)} none of the {figures} "
+            f"watched {choose(figures, 'metric', 'metrics')} of {hosts} {choose(hosts, 'host', 'hosts')} "
+            "reached its limit."
         ]
         if nearest.share >= 1:
             words = [
@@ -420,7 +420,7 @@ def _worst(ordered: Iterable[Evidence], figure: str) -> Evidence | None:
 def _not_grown(one: Evidence) -> str:
     if one.plateau is None:
         return "and it is not known whether it was before"
-    return "but was on the plateau too, or has hardly grown since"
+    return "but it was on the plateau too, or has hardly grown since"
 
 
 def _before(one: Evidence, last_held: float | None, unit: str) -> str:

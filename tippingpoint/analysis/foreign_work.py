@@ -23,6 +23,8 @@ if TYPE_CHECKING:  # a run that judges nothing needs no numpy, and looks at its 
 EXPLAINS = 0.05
 """The share of the target's processors from which on foreign work could explain a miss
 (tests/benchmarks/bench_others.py)."""
+HYPERVISOR = "the hypervisor"
+"""Who withheld processors, at the beginning of `ForeignWork.words`."""
 _KNOWN = 0.5
 """The least part of a time of which it has to be known who ran."""
 
@@ -52,7 +54,7 @@ class ForeignWork:
         of = f"of the target's {choose(self.cpus, 'processor', 'processors')}"
         if self.others >= self.steal:
             return f"other programs used {_rounded(self.others)} {of}"
-        return f"the hypervisor withheld {_rounded(self.steal)} {of}"
+        return f"{HYPERVISOR} withheld {_rounded(self.steal)} {of}"
 
     @property
     def reason(self) -> str:

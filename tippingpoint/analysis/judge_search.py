@@ -21,8 +21,8 @@ def judge_answer(findings: Findings, found: Found) -> tuple[Outcome, str]:
         low, share = told_low(answer), answer.share
         if low <= 0 or share is None:
             most = f"the limit may be anywhere up to {show_amount(told_high(answer), unit)}"
-            return "withheld", f"Withheld: no load is known to hold: {most}{early}."
-        there = f"where at least {floor(100 * share)} % of holds meet the thresholds (95 %)"
+            return "withheld", f"Withheld: no load is known to hold; {most}{early}."
+        there = f"where at least {floor(100 * share)} % of holds meet the thresholds (with 95 % confidence)"
         return "met", f"Met: the limit is at least {show_amount(low, unit)}, {there}{early}."
     if answer.ended == "limit":
         held, of = found.at_largest

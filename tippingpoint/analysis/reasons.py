@@ -37,7 +37,13 @@ def reasons_of(findings: Findings, checks: Sequence[Check], damage: Sequence[str
 
 
 def held_through(findings: Findings, checks: Iterable[Check], below: float = inf) -> str:
-    """Return the load up to which every load was held and met every check, in words; empty without one `below`."""
+    """Return the largest_held load in words, to end a sentence; empty without one."""
+    held = largest_held(findings, checks, below)
+    return f"; held through {show_amount(held, findings.run.manifest.load_unit)}" if held is not None else ""
+
+
+def largest_held(findings: Findings, checks: Iterable[Check], below: float = inf) -> float | None:
+    """Return the load up to which every load was held and met every check; None without one `below`."""
     steps = {
         found.stage.number: found.stage.size
         for found in findings.stages
@@ -52,7 +58,7 @@ def held_through(findings: Findings, checks: Iterable[Check], below: float = inf
         if size not in findings.loads_held or size in unmet:
             break
         held = size
-    return f"; held through {show_amount(held, findings.run.manifest.load_unit)}" if held is not None else ""
+    return held
 
 
 def ended_early(run: RunData) -> list[str]:

@@ -155,7 +155,7 @@ def _of_search(
     if answer.limit is not None and found.broken is not None:
         operation, _, _ = answer.binds.partition(" ")
         held = floor(answer.low) or None
-        evidence = f"{answer.binds.replace('_', ' ')} is what binds"
+        evidence = f"limited by {found.binds}"
         point = TippingPoint(held, ceil(found.broken), "limit", operation, evidence, answer.drifts)
     return Tipping(
         point=point,
@@ -229,7 +229,7 @@ def _signs(
             evidence = f"{knee.operation} leaves its plateau ({_growth(knee)})"
             signs.append(TippingPoint(last, knee.before_size, "knee", knee.operation, evidence))
     if cliff is not None:
-        doubt = _ON_PURPOSE if cliff.during_fault else cliff.doubt
+        doubt = ON_PURPOSE if cliff.during_fault else cliff.doubt
         signs.append(
             TippingPoint(cliff.last_held, cliff.first_broken, "cliff", cliff.operation, cliff.evidence, doubt)
         )
@@ -243,12 +243,13 @@ def _signs(
         first = misses[0].size or 0
         last = max((size for size in held if size < first), default=None)
         evidence = miss_words(run, misses[0])
-        doubt = "" if undisturbed else _ON_PURPOSE
+        doubt = "" if undisturbed else ON_PURPOSE
         signs.append(TippingPoint(last, first, "threshold", misses[0].operation, evidence, doubt))
     return sorted(signs, key=lambda sign: (bool(sign.doubt), sign.first_beyond, _WEIGHT[sign.by]))
 
 
-_ON_PURPOSE = "a fault was injected on purpose"
+ON_PURPOSE = "a fault was injected on purpose"
+"""The doubt about a sign of tipping that a fault of the plan explains."""
 
 
 def _sentence(
@@ -272,12 +273,12 @@ def _sentence(
         sentences.append("; ".join([*parts, *([told] if told else [])]) + ".")
     sentences += _without_threshold(cliff, loads, checks)
     for doubt in dict.fromkeys(sign.doubt for sign in signs if sign.doubt):
-        if doubt == _ON_PURPOSE:
+        if doubt == ON_PURPOSE:
             sentences.append(
-                "A fault was injected on purpose at that load, so this says little about the load."
+                "A fault was injected on purpose at that load, so the load may not be the cause."
             )
         else:
-            sentences.append(f"This says little about the target: {doubt}.")
+            sentences.append(f"The target may not be the cause: {doubt}.")
     sentences += [
         _storm_words(unit, [storm for storm in storms if storm.stage == stage])
         for stage in sorted({storm.stage for storm in storms})
@@ -340,19 +341,23 @@ def _stood(findings: Findings, loads: Sequence[Load], checks: Sequence[Check]) -
         largest = loads[-1]
         found = (findings.of(stage.number).why_not_held for stage in largest.stages)
         why = next((why for why in found if why), "")
-        return f"No load was held, so nothing is known of {show_amount(largest.size, unit)}: {why}"
+        return f"No load was held. At {show_amount(largest.size, unit)}, {why}"
     missed = any(check.met is False for check in checks)
-    words = "Stands" if missed else "No cliff"
+    if unit == "tests" and not missed:
+        return "The cluster's own tests raise no load, so there is no tipping point to find"
+    words = "No load broke it" if missed else "No sign of tipping"
     tried = "the largest tried" if len(loads) > 1 else "the only load tried"
     if held[-1] != loads[-1].size:
         tried = "the largest that was held"
-    return f"{words} through {show_amount(held[-1], unit)} ({tried}){_though(findings, loads)}"
+    return f"{words} up to {show_amount(held[-1], unit)} ({tried}){_though(findings, loads)}"
 
 
 def _no_cliff(findings: Findings, loads: Sequence[Load]) -> str:
     """Describe the loads that held, beside a knee where nothing breaks and no threshold is missed."""
     held = findings.loads_held
-    return f"no cliff through {show_size(held[-1])}{_though(findings, loads)}" if held else "no load was held"
+    return (
+        f"nothing broke up to {show_size(held[-1])}{_though(findings, loads)}" if held else "no load was held"
+    )
 
 
 def _though(findings: Findings, loads: Sequence[Load]) -> str:

@@ -227,7 +227,8 @@ def compare(
     given = [[one] if isinstance(one, RunData) else list(one) for one in releases]
     kept = [undisturbed(release) for release in given]
     repeats = [of for of, _ in kept]
-    control = undisturbed(control)[0]
+    every_control = list(control)
+    control, left_out_of_control = undisturbed(every_control)
     runs = [run for release in repeats for run in release]
     if not runs and not published:
         names = ", ".join(baseline.name for baseline in beside) or "0 runs"
@@ -304,7 +305,9 @@ def compare(
             for name, (_, left_out) in zip(names, kept, strict=True)
             for number, why in left_out
         ),
-        *(f"Nothing is judged of {name}: {why} meanwhile." for name, why in foreign.items()),
+        *(f"{name} was not judged: {why} meanwhile." for name, why in foreign.items()),
+        *(f"Control run {number} is left out: {why} meanwhile." for number, why in left_out_of_control),
+        *_disturbed_control(every_control),
         *_fault_words(joined, shared, unit),
         *_unjudged_words(joined, unit),
         *(f"{caution}." for caution in cautions),
@@ -408,6 +411,12 @@ def _disturbed(releases: Sequence[Release]) -> dict[str, str]:
     return {name: whys[0] for name, whys in found.items() if all(whys)}
 
 
+def _disturbed_control(runs: Sequence[RunData]) -> list[str]:
+    """Say so if the control has no run without other programs."""
+    whys = [disturbed(run) for run in runs]
+    return [f"The control shows little: {whys[0]} in all of its runs."] if whys and all(whys) else []
+
+
 def _unjudged_words(releases: Sequence[Release], unit: str) -> list[str]:
     """Say of which releases it is uncertain whether the first one tips before them."""
     words: list[str] = []
@@ -418,7 +427,7 @@ def _unjudged_words(releases: Sequence[Release], unit: str) -> list[str]:
             first = releases[0].name
             whose = first if late is reaches[0] else other.name
             words.append(
-                f"Which of {first} and {other.name} tips first is uncertain: thresholds of {whose} "
+                f"Whether {first} or {other.name} tips first is uncertain: thresholds of {whose} "
                 f"were not judged from {show_size(late.unjudged or 0)} {unit} on."
             )
     return words
@@ -570,9 +579,9 @@ def _tip_words(pairs: Sequence[Pair], base: str) -> list[str]:
         if pair.tip in ("worse", "better"):
             said.append(f"{pair.name} tips at {span}")
         elif pair.tip_withheld:
-            said.append(f"{pair.name} at {span}, as {base} beside itself")
+            said.append(f"{pair.name} tips at {span}, but {base} differs from itself as much")
         else:
-            said.append(f"that {pair.name} tips at {span} is no more than repeats differ by")
+            said.append(f"{pair.name} tips at {span}, which repeats alone explain")
     return said
 
 
@@ -639,8 +648,8 @@ def _control_words(pairs: Sequence[Pair], control: Release | None, base: str) ->
     if control is None or not pairs:
         return ""
     if pairs[0].control_differs:
-        return f"{base} differs from itself: its control is not as its other runs are. The machine changed meanwhile."
-    return f"{base} does not differ from itself: its control is as its other runs are."
+        return f"The control differs from the other runs of {base}: the machine changed in between."
+    return f"The control agrees with the other runs of {base}."
 
 
 def _main(runs: Sequence[RunData]) -> str:
@@ -908,8 +917,8 @@ def _summary(rows: Sequence[Row], pairs: Sequence[Pair], names: Sequence[str], u
         )
     if not any(pair.repeated for pair in pairs):
         return (
-            "One run each tells nothing of how runs of one release differ. So no figure is called worse or better, "
-            f"and only tipping points that are {show_number(APART)} times apart are."
+            f"With one run each, only tipping points that are {show_number(APART)} times apart are judged, "
+            "and no other figures."
         )
     count = Counter(row.against[number].judgement for row, number in at_held)
     withheld = sum(row.against[number].withheld for row, number in at_held)

@@ -19,7 +19,7 @@ from tippingpoint.analysis.cost import Cost
 from tippingpoint.analysis.latency import costs
 from tippingpoint.compare.baselines import RallyTable
 from tippingpoint.compare.cells import PERCENTILES
-from tippingpoint.compare.compare import Comparison, Overall, Recovery, Row, ratio_words
+from tippingpoint.compare.compare import ALL_CALLS, Comparison, Overall, Recovery, Row, ratio_words
 from tippingpoint.compare.costs import is_shown
 from tippingpoint.compare.names import letter
 from tippingpoint.compare.pair import Against
@@ -29,6 +29,7 @@ from tippingpoint.compare.repeats import ERRS, Change, Release
 from tippingpoint.compare.sentence import told_words
 from tippingpoint.importers.rally_results import CALLED
 from tippingpoint.plan.kinds import target_name
+from tippingpoint.report import figures
 from tippingpoint.report.document import FORMAT, tipping_entry
 from tippingpoint.report.sections.cautions import build_cautions
 from tippingpoint.report.sections.instances import beside_runs
@@ -39,6 +40,8 @@ from tippingpoint.rundir.stages import StageResult
 
 _SHORT = 20
 """The most characters of a name in a heading or legend. Longer names are replaced by letters."""
+_ALIKE = 1.5
+"""A difference of more than so many times is ruled out before two releases are called alike."""
 _SERIES = 4
 """The least number of runs for a chart of the trend over the runs."""
 _MOST = 0.75
@@ -59,6 +62,7 @@ def build_comparison(comparison: Comparison) -> dict[str, Any]:
         "title": _title(comparison),
         "outcome": comparison.outcome,
         "both_ways": _both_ways(comparison),
+        "cannot_tell": _cannot_tell(comparison),
         "sentence": comparison.sentence,
         "changes": comparison.changes,
         "regressed": comparison.regressed,
@@ -187,6 +191,26 @@ def _both_ways(comparison: Comparison) -> str:
         return "some figures got worse, others better"
     other = "better" if comparison.outcome == "worse" else "worse"
     return f"got {comparison.outcome}, though {other} in some figures"
+
+
+def _cannot_tell(comparison: Comparison) -> str:
+    """Return the interval that is too wide to rule a difference out, where none was found; empty otherwise.
+
+    It is that of the loads at which releases tip, or of the typical time of a call where it is not known how these
+    compare.
+    """
+    if comparison.outcome != "none":
+        return ""
+    for place, change in enumerate(comparison.tip_changes):
+        if change is None and comparison.tips[place] == "same":
+            continue
+        typical = [one.against[place] for one in comparison.overall if one.operation == ALL_CALLS]
+        low, high = (change.low, change.high) if change is not None else (None, None)
+        if change is None and typical:
+            low, high = typical[0].low, typical[0].high
+        if low is None or high is None or low * _ALIKE < 1 or high > _ALIKE:
+            return figures.interval(low or None, high if high is None or math.isfinite(high) else None, "")
+    return ""
 
 
 def _runs(comparison: Comparison) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ from tippingpoint.report import figures
 from tippingpoint.report.sections.causes import build_causes
 from tippingpoint.report.sections.cautions import build_cautions
 from tippingpoint.report.sections.cluster_tests import build_cluster_tests
+from tippingpoint.report.sections.glance import build_glance
 from tippingpoint.report.sections.happened import build_happened
 from tippingpoint.report.sections.instances import (
     build_fill,
@@ -97,6 +98,7 @@ def build_document(analysis: Analysis) -> dict[str, Any]:
         timeline["members"] = members_over_time(cluster, len(timeline["t"]), timeline["bin_seconds"])
     stages = [_stage(stage, operations) for stage in run.stages]
     events = _events(run, cluster)
+    tests = build_cluster_tests(run)
     return {
         "format": FORMAT,
         "kind": "run",
@@ -109,6 +111,7 @@ def build_document(analysis: Analysis) -> dict[str, Any]:
             "reasons": verdict.reasons,
             "checks": [_check(check) for check in verdict.checks],
         },
+        "glance": build_glance(analysis, tests.get("cluster_tests")),
         "cautions": build_cautions(analysis),
         "damage": [asdict(damage) for damage in run.damage],
         "thresholds": _thresholds(analysis),
@@ -129,7 +132,7 @@ def build_document(analysis: Analysis) -> dict[str, Any]:
         "spread": build_spread(run, cluster),
         "agents": build_agents(run, cluster),
         "life": build_life(run, operations),
-        **build_cluster_tests(run),
+        **tests,
         "rally": _rally(run, operations),
         **build_retries(run.events),
         "timeline": timeline,
@@ -562,10 +565,15 @@ def _where(places: Places) -> str:
     target, workers = places.target, places.workers
     if set(target).isdisjoint(workers):
         return f"The target ran on {show_processors(target)}, workers on {show_processors(workers)}."
-    together = sorted({*target, *workers})
-    if len(together) == 1:
-        return "Target and generator shared one processor: each had what the other left of it."
-    return f"Target and generator shared {len(together)} processors: each had what the other left of them."
+    if set(target) != set(workers):
+        both = show_processors(sorted({*target} & {*workers}))
+        return (
+            f"The target ran on {show_processors(target)}, workers on {show_processors(workers)}: "
+            f"they competed for {both}."
+        )
+    if len(target) == 1:
+        return "Target and generator competed for one processor."
+    return f"Target and generator competed for the same {len(target)} processors."
 
 
 def _longest_stalls(run: RunData, most: int) -> list[Stall]:

@@ -216,7 +216,7 @@ def test_a_page_of_repeats_says_how_often_a_release_beside_itself_seems_to_diffe
     runs = [[made(tmp_path / name / str(seed), STEADY, seed=seed) for seed in (1, 2)] for name in "ab"]
     comparison = compare(runs)
     assert told(comparison)["errs"] == 0.025
-    assert "about one page in 40 says so of anything" in write_comparison(comparison, "html")
+    assert "shows a false change on about one page in 40" in write_comparison(comparison, "html")
 
 
 def test_a_run_without_resources_is_named_and_nothing_else_is_lost(tmp_path: Path) -> None:

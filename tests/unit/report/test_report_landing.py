@@ -69,7 +69,7 @@ def test_hosts_without_any_and_those_with_most_are_told(uneven: RunData, page: P
     assert last["counts"] == sorted(last["counts"])
     assert last["cv"] == pytest.approx(0.386, abs=0.001)
     assert "292 on the median host, 400 at most (chassis8-" in spread["sentence"]
-    assert "64 hosts have none (chassis4-0, chassis4-1, chassis4-2, …)" in spread["sentence"]
+    assert "64 hosts have none (chassis4-0, chassis4-1, chassis4-2 and 61 more)" in spread["sentence"]
     assert "less even than random placement would be" in spread["sentence"]
     assert "64 hosts have none" in said(page, "members")
     assert "64 hosts have none" in write_report(analyse(uneven), "md")

@@ -32,9 +32,13 @@ def placed(directory: Path, places: Places) -> Path:
     [
         ([1], [0], "The target ran on processor 1, workers on processor 0. "),
         ([2, 3, 4], [0, 1], "The target ran on processors 2 to 4, workers on processors 0 and 1. "),
-        ([0, 1], [0, 1], "Target and generator shared 2 processors: each had what the other left of them. "),
-        ([0, 1], [1], "Target and generator shared 2 processors: each had what the other left of them. "),
-        ([0], [0], "Target and generator shared one processor: each had what the other left of it. "),
+        ([0, 1], [0, 1], "Target and generator competed for the same 2 processors. "),
+        (
+            [0, 1],
+            [1, 2],
+            "The target ran on processors 0 and 1, workers on processors 1 and 2: they competed for processor 1. ",
+        ),
+        ([0], [0], "Target and generator competed for one processor. "),
     ],
 )
 def test_it_is_one_sentence_beside_the_generators_health(

@@ -57,8 +57,7 @@ def test_the_sentence_says_in_what_the_leader_stands_out_most_first() -> None:
         leader=LED,
     )
     assert found["sentence"] == (
-        "The leader stands out: network out is 5.2x the followers' median and resident memory 3.1x; "
-        "a led all the time."
+        "The leader is above the followers' median in network out (5.2x) and resident memory (3.1x); a led throughout."
     )
 
 
@@ -66,8 +65,8 @@ def test_all_that_stands_out_is_counted_though_three_are_named() -> None:
     made = [made_figure(f"made-{n}", T, flat(a=10.0 * (n + 2), b=10, c=10)) for n in range(5)]
     found = section_of(*made, leader=LED)
     assert found["sentence"] == (
-        "The leader stands out: made-4 is 6x the followers' median, made-3 5x and made-2 4x, "
-        "and 2 more figures; a led all the time."
+        "The leader is above the followers' median in made-4 (6x), made-3 (5x), made-2 (4x) and 2 more figures; "
+        "a led throughout."
     )
 
 
@@ -78,29 +77,29 @@ def test_what_the_load_is_told_to_cost_comes_first_and_a_title_of_two_packs_says
         leader=LED,
     )
     assert found["sentence"].startswith(
-        "The leader stands out: CPU (lxd) is 4x the followers' median and CPU (host) 9x;"
+        "The leader is above the followers' median in CPU (lxd) (4x) and CPU (host) (9x);"
     )
 
 
 def test_what_the_followers_do_not_have_at_all_stands_out_too() -> None:
     found = section_of(made_figure("network-out", T, flat(a=2e6, b=0, c=0)), leader=LED)
     assert found["sentence"].startswith(
-        "The leader stands out: network out is 2 Mbit/s where the followers have none;"
+        "The leader is above the followers' median in network out (2 Mbit/s against none);"
     )
 
 
 def test_a_leader_that_is_one_among_others_does_not_stand_out() -> None:
     found = section_of(made_figure("memory", T, flat(a=2.2e8, b=2e8, c=2.1e8)), leader=LED)
     assert found["sentence"] == (
-        "No host stands out: in none of 1 figures is the leader or any other host "
-        "at 1.5 times the others' median or more for most of the time."
+        "The hosts are alike: in none of 1 figures is any of them at 1.5 times the others' median or more "
+        "for most of the time."
     )
     assert not found["figures"][0]["rows"][0]["stands_out"]
 
 
 def test_one_that_is_highest_only_now_and_then_does_not_stand_out() -> None:
     turns = {host: np.where(place == (T // 10) % 3, 90.0, 10.0) for place, host in enumerate("abc")}
-    assert section_of(made_figure("cpu", T, turns), leader=LED)["sentence"].startswith("No host stands out")
+    assert section_of(made_figure("cpu", T, turns), leader=LED)["sentence"].startswith("The hosts are alike")
 
 
 def test_without_a_leader_the_host_that_stands_out_is_named() -> None:
@@ -108,14 +107,17 @@ def test_without_a_leader_the_host_that_stands_out_is_named() -> None:
         made_figure("memory", T, flat(n1=1e8, n2=1.1e8, n3=4.2e8)),
         made_figure("cpu", T, flat(n1=1, n2=1, n3=2)),
     )
-    assert found["sentence"] == "n3 stands out: resident memory is 4x the others' median and CPU 2x."
+    assert found["sentence"] == (
+        "n3 is above the others' median in resident memory (4x) and CPU (2x). "
+        "Hosts that do different work differ for that reason alone."
+    )
     assert found["figures"][0]["rows"][0]["highest"] == {"host": "n3", "typical": 4.2e8}
 
 
 def test_how_slow_scrapes_are_is_nothing_of_the_target() -> None:
     slow = made_figure("scrape-duration", T, flat(a=9, b=1, c=1), pack="scrape")
     assert (
-        "No host stands out"
+        "The hosts are alike"
         in section_of(slow, made_figure("cpu", T, flat(a=1, b=1, c=1)), leader=LED)["sentence"]
     )
 
@@ -145,7 +147,7 @@ def test_a_part_is_named_with_its_figure() -> None:
         made_figure("memory", T, {k: np.full(len(T), v) for k, v in values.items()}), leader=LED
     )
     assert found["sentence"].startswith(
-        "The leader stands out: resident memory of jujud is 3x the followers' median;"
+        "The leader is above the followers' median in resident memory of jujud (3x);"
     )
     assert [row["part"] for row in found["figures"][0]["rows"]] == ["jujud", "mongod"]
 
@@ -153,7 +155,7 @@ def test_a_part_is_named_with_its_figure() -> None:
 def test_when_the_leader_changes_it_is_whoever_led_then() -> None:
     heavy = {"a": np.where(T < 30, 50.0, 10.0), "b": np.where(T < 30, 10.0, 50.0), "c": np.full(len(T), 10.0)}
     found = section_of(made_figure("cpu", T, heavy), leader=[(-10.0, "a"), (30.0, "b")])
-    assert found["sentence"] == "The leader stands out: CPU is 5x the followers' median; 2 hosts led in turn."
+    assert found["sentence"] == "The leader is above the followers' median in CPU (5x); 2 hosts led in turn."
     assert found["figures"][0]["led"] == [{"part": "", "values": [50.0] * len(T)}]
     assert found["leader"] == [{"t": -10.0, "host": "a"}, {"t": 30.0, "host": "b"}]
 
@@ -187,7 +189,7 @@ def test_a_figure_that_is_always_zero_is_told_and_not_drawn() -> None:
     resources = made_resources([made_figure("cpu", T, flat(a=1)), made_figure("failures", T, flat(a=0))], T)
     page = assert_loads_nothing(write_report(analyse(run_with(resources)), "html"))
     assert [f["always_zero"] for f in told(resources)["resources"]["figures"]] == [False, True]
-    assert "Always 0, so not drawn: failures." in said(page, "time")
+    assert "Always 0: failures." in said(page, "resources")
     charts = {a["id"] for a in page.attributes("div") if (a.get("id") or "").startswith("chart-resources-")}
     assert charts == {"chart-resources-cpu"}
 
@@ -341,12 +343,12 @@ def test_missing_figures_are_named_with_why_and_the_report_comes_all_the_same() 
         [], T, missing=[("host-cpu", "Prometheus refused the query"), ("lxd-memory", "no series")]
     )
     document = told(resources)
-    assert document["cautions"] == ["of the target is missing: host-cpu and lxd-memory"]
+    assert document["cautions"] == ["missing metrics of the target: host-cpu and lxd-memory"]
     run = run_with(resources)
     page = assert_loads_nothing(write_report(analyse(run), "html"))
     assert "No figure of the target was measured." in said(page, "resources")
     assert "host-cpu: Prometheus refused the query" in said(page, "resources")
-    assert "Prometheus refused the query: host-cpu" in write_report(analyse(run), "md")
+    assert "host-cpu: Prometheus refused the query" in write_report(analyse(run), "md")
 
 
 def test_many_missing_figures_are_counted_next_to_the_verdict_and_told_by_their_reason() -> None:
@@ -355,10 +357,20 @@ def test_many_missing_figures_are_counted_next_to_the_verdict_and_told_by_their_
         [made_figure("cpu", T, flat(a=1))], T, missing=[(name, "no node_exporter") for name in names]
     )
     assert told(resources)["cautions"] == [
-        "5 figures of the target are missing: see “Resource use of the target”"
+        "5 metrics of the target are missing: see “Resource use of the target”"
     ]
     page = assert_loads_nothing(write_report(analyse(run_with(resources)), "html"))
     assert f"{', '.join(names)}: no node_exporter" in said(page, "resources")
+
+
+def test_what_this_prometheus_never_scrapes_is_folded_and_no_caution() -> None:
+    missing = [("Hosts: CPU", "no samples: its source is node_exporter"), ("Hosts: Memory", "the query timed out")]
+    resources = made_resources([made_figure("cpu", T, flat(a=1))], T, missing=missing)
+    assert told(resources)["cautions"] == ["missing metrics of the target: Hosts: Memory"]
+    page = assert_loads_nothing(write_report(analyse(run_with(resources)), "html"))
+    assert "1 metric has no source in this Prometheus" in said(page, "resources")
+    assert "Hosts: CPU: no samples" in said(page, "resources")
+    assert "- 1 metric has no source in this Prometheus" in write_report(analyse(run_with(resources)), "md")
 
 
 def test_a_run_of_which_nothing_was_gathered_says_how_to_gather_it(tmp_path: Path) -> None:
@@ -395,7 +407,7 @@ def test_missing_units_and_their_clocks_are_told_next_to_a_failure() -> None:
     units = [unit(0, "complete", 0.0), unit(1, "missing", None), unit(2, "complete", -3.0)]
     run = replace(made_run(STAGES, status="failed", reason="the target went away"), units=units)
     assert json.loads(write_report(analyse(run), "json"))["cautions"] == [
-        "1 of 3 units is missing, or cut: load-claimer/1",
+        "1 of 3 units is missing or incomplete: load-claimer/1",
         "the clock of load-claimer/2 was 3 s behind: its times are corrected for that",
     ]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import ceil, floor, inf, isfinite, log10
 from typing import get_args
 
+from tippingpoint.analysis.foreign_work import HYPERVISOR
 from tippingpoint.analysis.search.answer import Answer, Ended
 from tippingpoint.analysis.search.probes import Probe, generator_words
 from tippingpoint.analysis.search.rebuilt import aim_of, probe_of, searcher_of
@@ -18,7 +19,7 @@ from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.read import Plan, SearchPlan
 from tippingpoint.rundir.probe_events import FOUND, ProbeEvent, probe_events
 from tippingpoint.rundir.results import RunData
-from tippingpoint.util.text import choose, is_counted, show_amount, show_count, show_names, show_size
+from tippingpoint.util.text import is_counted, show_amount, show_count, show_names, show_size
 
 _FINE = 20
 """A limit is told to a twentieth of its interval's width."""
@@ -45,6 +46,8 @@ class Found:
     """How long the search took so far."""
     sentence: str
     """The answer in words."""
+    binds: str
+    """What limits the load, in words: extend p99 over 60 ms; empty if that is not known."""
     further: list[Further]
     """The limits of `find.also`, in the plan's order."""
 
@@ -107,6 +110,7 @@ def found_of(run: RunData, plan: Plan | None) -> Found | None:
                 *_lost(run),
             ]
         ),
+        binds=_binding_words(answer.binds, plan.thresholds),
         further=[_further(run, plan, tried, threshold, answer.ended) for threshold in plan.find.also],
     )
 
@@ -120,15 +124,32 @@ def _ended_by(run: RunData) -> Ended | None:
 def limit_words(answer: Answer, unit: str) -> str:
     """Say where an answer's limit is: 4,100 leases (95 %: 3,700 to 4,600); it has to have one."""
     assert answer.limit is not None
-    limit, low, high = show_amount(told(answer.limit, answer), unit), told_low(answer), told_high(answer)
-    if is_counted(unit):  # of which there is no part: an interval is wider rather than narrower than it is
-        low, high = floor(low), ceil(high) if isfinite(high) else high
+    limit, (low, high) = show_amount(told(answer.limit, answer), unit), _bounds(answer, unit)
     if not isfinite(high):
         return f"{limit} (95 %: at least {show_size(low)})"
     if low <= 0:
         return f"{limit} (95 %: at most {show_size(high)})"
     first, last = show_size(low), show_size(high)
     return f"about {limit}" if first == last else f"{limit} (95 %: {first} to {last})"
+
+
+def bounds_words(answer: Answer, unit: str) -> str:
+    """Say within which loads an answer's limit is: between 3,700 and 4,600 leases."""
+    low, high = _bounds(answer, unit)
+    if not isfinite(high):
+        return f"at least {show_amount(low, unit)}"
+    if low <= 0:
+        return f"at most {show_amount(high, unit)}"
+    first, last = show_size(low), show_amount(high, unit)
+    return f"about {last}" if low == high else f"between {first} and {last}"
+
+
+def _bounds(answer: Answer, unit: str) -> tuple[float, float]:
+    """Return the interval as it is told. A count has no fractions: its interval is rather too wide than too narrow."""
+    low, high = told_low(answer), told_high(answer)
+    if is_counted(unit):
+        low, high = floor(low), ceil(high) if isfinite(high) else high
+    return low, high
 
 
 def told(load: float, answer: Answer) -> float:
@@ -159,33 +180,41 @@ def _answered(answer: Answer, unit: str, thresholds: list[Threshold]) -> str:
     if answer.limit is not None:
         binds = _binding_words(answer.binds, thresholds)
         shape = {"cliff": ", at a cliff", "smooth": "", "": ""}[answer.shape]
-        return f"Tips at {limit_words(answer, unit)}{shape}" + (f": {binds} is what binds." if binds else ".")
+        return f"Tips at {limit_words(answer, unit)}{shape}" + (f": limited by {binds}." if binds else ".")
     if answer.ended == "limit":
         return f"Holds {show_amount(answer.low, unit)}, the largest load that the plan allows."
     if answer.ended == "broken at start":
         binds = _binding_words(answer.binds, thresholds)
-        why = f": {binds} is what binds" if binds else ""
+        why = f": limited by {binds}" if binds else ""
         return f"Not even {show_amount(answer.high, unit)} held{why}."
     known = f": {show_amount(answer.low, unit)} held" if answer.low else ""
     known = known or (f": {show_amount(answer.high, unit)} broke" if answer.high < inf else "")
-    return f"No limit is known, as {answer.withheld or 'the search has no answer'}{known}."
+    return f"No limit was found because {answer.withheld or 'the search has no answer'}{known}."
 
 
 def _effort(answer: Answer, probes: Sequence[ProbeEvent], seconds: float) -> str:
     by = f"in {_time(seconds)} by {show_count(len(probes), 'probe')}"
     mute = sum(probe.held is None for probe in probes)
     early = {
-        "within": "; its time was over before the interval was as narrow as asked",
+        "within": "; its time ran out before the interval was as narrow as requested",
         "generator": f"; {_beyond(probes)}",
-        "unmeasured": "; a figure was not measured at larger loads",
+        "unmeasured": "; a figure could not be measured at larger loads",
         "unjudged": f"; {mute} of them could not be judged",
-        "no narrower": "; the interval would have taken too many more probes to be as narrow as asked",
-        "foreign": "; other programs did not leave the target's processors",
+        "no narrower": "; narrowing the interval further would have taken too many probes",
+        "foreign": f"; {_foreign_words(probes)}",
         "going on": "; the search had not ended",
     }.get(answer.ended, "")
     if answer.limit is not None:
         return f"Found {by}{early}."
     return f"Tried {by}{early if answer.ended in ('unjudged', 'foreign') else ''}."
+
+
+def _foreign_words(probes: Sequence[ProbeEvent]) -> str:
+    """Say who did not leave the target's processors: the hypervisor, if the probes name nobody else."""
+    named = [probe.foreign for probe in probes if probe.foreign]
+    if named and all(words.startswith(HYPERVISOR) for words in named):
+        return f"{HYPERVISOR} kept withholding the target's processors"
+    return "other programs did not leave the target's processors"
 
 
 def _beyond(probes: Sequence[ProbeEvent]) -> str:
@@ -206,10 +235,7 @@ def _lost(run: RunData) -> list[str]:
     lost = [unit.name for unit in run.units if unit.status in ("cut", "missing")]
     if not lost:
         return []
-    were = choose(len(lost), "was", "were")
-    return [
-        f"{show_names(lost, 'unit')} {were} lost in mid-search: the other units shared the loads after that."
-    ]
+    return [f"{show_names(lost, 'unit')} dropped out during the search; the other units took over the load."]
 
 
 def _time(seconds: float) -> str:

@@ -5,7 +5,9 @@ const root = document.documentElement;
 root.classList.add("js");
 const drawn = [];
 const PRINT_WIDTH = 680;
-const P50 = [], P99 = [7, 4], MAX = [1, 3];
+const SOLID = [], DASHED = [7, 4], DOTTED = [1, 3];
+const PERCENTILES = [["p99", SOLID], ["p50", DASHED]];  // thresholds are mostly about the 99th
+const STRIP = 17;  // pixels below a chart over time, for its events
 
 // Reading a colour makes the browser lay out the page, so each colour is read once per drawing.
 const colours = new Map();
@@ -137,9 +139,10 @@ function loadAxis(sizes, label) {
     values: (u, t) => t.map(count) });
 }
 
-// ---- marks behind and on top of the lines ----- ---------------------------------------------
-// bands: {from, to, fill or (faint) hatch, label}; lines: {x, label, stroke, dash, upright}
-function marks(bands, lines) {
+// ---- marks behind and on top of the lines ---------------------------------------------------
+// bands: {from, to, fill or hatch, label}; lines: {x, label, stroke, dash, upright}; levels: {y, label, stroke}
+// Colour is where the target tips, or while a load is raised. Hatched is what was not measured.
+function marks(bands, lines, levels) {
   const shade = u => {
     const { left, top, width, height } = u.bbox, ctx = u.ctx;
     ctx.save();
@@ -147,7 +150,7 @@ function marks(bands, lines) {
       const from = Math.max(left, u.valToPos(band.from, "x", true));
       const to = Math.min(left + width, u.valToPos(band.to, "x", true));
       if (to <= from) continue;
-      ctx.fillStyle = band.hatch ? hatch(ctx, band.hatch, band.faint ? 0.2 : 0.35) : band.fill;
+      ctx.fillStyle = band.hatch ? hatch(ctx, band.hatch, 0.3) : band.fill;
       ctx.fillRect(from, top, to - from, height);
     }
     ctx.restore();
@@ -174,6 +177,18 @@ function marks(bands, lines) {
       ctx.beginPath(); ctx.moveTo(x, top); ctx.lineTo(x, top + height); ctx.stroke();
     }
     ctx.setLineDash([]);
+    let taken = [];
+    for (const level of levels) {
+      const y = u.valToPos(level.y, "y", true);
+      if (y < top || y > top + height) continue;
+      ctx.strokeStyle = level.stroke; ctx.lineWidth = px; ctx.setLineDash([2 * px, 3 * px]);
+      ctx.beginPath(); ctx.moveTo(left, y); ctx.lineTo(right, y); ctx.stroke();
+      ctx.setLineDash([]);
+      const above = y - 14 * px > top && !taken.some(other => Math.abs(other - y) < 13 * px), down = above ? y - 13 * px : y + 3 * px;
+      taken.push(y);
+      ctx.fillStyle = level.stroke; ctx.strokeStyle = card; ctx.lineWidth = 3 * px; ctx.lineJoin = "round"; ctx.textAlign = "left";
+      ctx.strokeText(level.label, left + 5 * px, down); ctx.fillText(level.label, left + 5 * px, down);
+    }
     for (const [line, x] of shown) {
       if (!line.label) continue;
       ctx.fillStyle = line.stroke; ctx.strokeStyle = card; ctx.lineWidth = 3 * px; ctx.lineJoin = "round";
@@ -200,6 +215,45 @@ function marks(bands, lines) {
   return { hooks: { drawClear: [shade], draw: [label] } };
 }
 
+// Events in a strip between the plot and its axis: a mark each, with its name where that does not cover the next one.
+function strip(events) {
+  const draw = u => {
+    const { left, top, width, height } = u.bbox, ctx = u.ctx, px = uPlot.pxRatio, middle = top + height + (3 + STRIP / 2) * px;
+    const shown = events.map(event => ({ ...event, at: u.valToPos(event.x, "x", true) })).filter(event => event.at >= left - 1 && event.at <= left + width + 1);
+    ctx.save();
+    ctx.font = 11 * px + "px system-ui, sans-serif"; ctx.textBaseline = "middle"; ctx.textAlign = "left";
+    shown.forEach((event, index) => {
+      const next = shown[index + 1]?.at ?? left + width + 24 * px, half = 4 * px;
+      ctx.fillStyle = event.stroke;
+      ctx.beginPath(); ctx.moveTo(event.at, middle - half); ctx.lineTo(event.at + half, middle + half); ctx.lineTo(event.at - half, middle + half); ctx.fill();
+      if (event.at + 10 * px + ctx.measureText(event.label).width < next - 3 * px) ctx.fillText(event.label, event.at + 7 * px, middle);
+    });
+    ctx.restore();
+  };
+  return { hooks: { draw: [draw] } };
+}
+
+// The name of each line beside its end, where there is room to the right of the plot.
+function names(u) {
+  const { left, top, width, height } = u.bbox, ctx = u.ctx, px = uPlot.pxRatio, line = 13 * px;
+  const labels = u.series.slice(1).map((series, index) => {
+    const values = u.data[index + 1], last = series.show && series.direct ? values.findLastIndex((value, i) => value != null && u.data[0][i] <= u.scales.x.max) : -1;
+    return last < 0 ? null : { text: series.label, stroke: series.stroke(u, index + 1), y: Math.min(top + height, Math.max(top, u.valToPos(values[last], "y", true))) };
+  }).filter(Boolean).sort((a, b) => a.y - b.y);
+  for (let index = 1; index < labels.length; index++) labels[index].y = Math.max(labels[index].y, labels[index - 1].y + line);
+  const over = labels.length ? labels[labels.length - 1].y - (top + height) : 0;
+  if (over > 0) for (let index = labels.length - 1, most = top + height; index >= 0; index--, most -= line) labels[index].y = Math.min(labels[index].y, most);
+  ctx.save();
+  ctx.font = 12 * px + "px system-ui, sans-serif"; ctx.textBaseline = "middle"; ctx.textAlign = "left";
+  for (const label of labels) { ctx.fillStyle = label.stroke; ctx.fillText(label.text, left + width + 6 * px, label.y); }
+  ctx.restore();
+}
+function widest(labels) {
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.font = "12px system-ui, sans-serif";
+  return Math.max(0, ...labels.map(label => pen.measureText(label).width));
+}
+
 function hatch(ctx, colour, strength) {
   const side = 8 * uPlot.pxRatio, tile = document.createElement("canvas");
   tile.width = tile.height = side;
@@ -215,25 +269,43 @@ function alpha(colour, share) {
   return `rgba(${n >> 16}, ${(n >> 8) & 255}, ${n & 255}, ${share})`;
 }
 function line(label, stroke, dash, value, more) {
-  return Object.assign({ label, stroke, dash, width: dash === MAX ? 1.25 : 2, value: (u, v) => value(v),
+  return Object.assign({ label, stroke, dash, width: dash === DOTTED ? 1.25 : 2, value: (u, v) => value(v),
     points: { show: false } }, more);
 }
 const dots = stroke => ({ points: { show: true, size: 7, width: 2, stroke, fill: css("--card") }, spanGaps: true });
 
 // ---- one chart -----------------------------------------------------------------------------
+const switched = new Map();  // whether the reader has switched on what a chart hides at first
+
 function draw(id, height, make) {
   const box = document.getElementById(id);
   if (!box) return;
   const plan = make(box);
-  if (!plan) return;
+  if (!plan || !measured(plan)) return remove(box);
   const printing = root.classList.contains("printing");
   const width = () => printing ? PRINT_WIDTH / (box.closest(".pair") ? 2 : 1) : box.clientWidth;
+  const small = narrow(box) || printing, hidden = plan.hidden;
   if (narrow(box)) plan.axes[1].label = undefined;
   plan.series[0].label = plan.xLabel;
   plan.series[0].value = (u, v) => plan.xFormat(v);
+  const events = plan.events ?? [];
+  if (events.length) { plan.axes[0].size += STRIP; plan.axes[0].gap += STRIP; }
+  if (hidden) {
+    for (const series of plan.series) if (hidden.of(series)) series.show = switched.get(id) ?? false;
+    const control = box.appendChild(document.createElement("label")), input = document.createElement("input");
+    control.className = "switch"; input.type = "checkbox"; input.checked = switched.get(id) ?? false;
+    control.append(input, hidden.label);
+    input.addEventListener("change", () => {
+      switched.set(id, input.checked);
+      plan.series.forEach((series, index) => { if (index && hidden.of(series)) plot.setSeries(index, { show: input.checked }); });
+    });
+  }
+  const direct = small ? [] : plan.series.filter(series => series.direct).map(series => series.label);
   const plot = new uPlot({
     width: Math.max(240, width()), height, series: plan.series, axes: plan.axes, scales: plan.scales, bands: plan.between,
-    plugins: [marks(plan.bands || [], plan.lines || []), ...(plan.plugins || [])], padding: [8, 28, 0, 0],
+    plugins: [marks(plan.bands || [], plan.lines || [], plan.levels || []), ...(events.length ? [strip(events)] : []),
+      ...(direct.length ? [{ hooks: { draw: [names] } }] : []), ...(plan.plugins || [])],
+    padding: [8, Math.max(28, direct.length ? widest(direct) + 14 : 0), 0, 0],
     legend: { markers: { dash: (u, i) => ({ 2: "dashed", 1: "dotted" })[plan.series[i].dash?.length && (plan.series[i].dash[0] > 1 ? 2 : 1)] ?? "solid" } },
     cursor: { sync: plan.sync ? { key: plan.sync } : undefined, y: false, points: { size: 8 },
       drag: { x: Boolean(plan.sync), y: false } },
@@ -243,7 +315,22 @@ function draw(id, height, make) {
     if (Math.abs(now - plot.width) > 1) plot.setSize({ width: now, height });
   });
   watcher.observe(box);
-  drawn.push(() => { watcher.disconnect(); plot.destroy(); });
+  drawn.push(() => { watcher.disconnect(); plot.destroy(); box.replaceChildren(); });
+}
+
+// Whether a chart has anything to show: values at two places at least.
+function measured(plan) {
+  let places = 0;
+  plan.data[0].forEach((x, index) => { if (plan.data.slice(1).some(column => column[index] != null)) places++; });
+  return places > 1;
+}
+// Takes away a chart that would be empty, with its title and its captions.
+function remove(box) {
+  let before = box.previousElementSibling;
+  while (before?.matches(".caption")) { const caption = before; before = before.previousElementSibling; caption.remove(); }
+  if (before?.matches(".chart-title")) before.remove();
+  if (box.nextElementSibling?.matches(".reading")) box.nextElementSibling.remove();
+  box.remove();
 }
 
 // Draws the page's charts. Draws again for another colour scheme, for printing, and when the returned function is called.

@@ -2,7 +2,7 @@
 const FEW = 3;  // so many runs have their knees and both percentiles in one chart
 const few = doc.runs.length <= FEW;
 const runColour = index => css("--op-" + (1 + index % 7));
-const runDash = index => [P50, P99, MAX][Math.floor(index / 7) % 3];
+const runDash = index => [SOLID, DASHED, DOTTED][Math.floor(index / 7) % 3];
 
 // Marks on a run's line: a cross where it breaks and, with many runs, the names of the first and the last.
 function ends(sizes, columns, breaks) {
@@ -44,7 +44,7 @@ function tippings(operation) {
     const colour = runColour(index), { held, broken } = run.reach, knee = run.tipping.knees[operation];
     if (knee) lines.push({ x: knee.at, stroke: colour, dash: [3, 3], label: `${run.label}: knee`, upright: true });
     if (broken == null) return;
-    if (held != null) bands.push({ from: held, to: broken, hatch: colour });
+    if (held != null) bands.push({ from: held, to: broken, fill: alpha(colour, 0.1) });
     lines.push({ x: broken, stroke: colour, label: `${run.label} tips`, upright: true });
   });
   return { bands, lines };
@@ -53,7 +53,7 @@ function tippings(operation) {
 function againstLoad(sizes, columns, yAxis, scale, format, more = {}) {
   const series = columns.map(({ name, values, index, dash }) => {
     const colour = runColour(index);
-    return line(name, colour, dash ?? runDash(index), format, { ...dots(colour), width: few ? 2 : 1.5 });
+    return line(name, colour, dash ?? runDash(index), format, { ...dots(colour), width: few ? 2 : 1.5, direct: few });
   });
   return { data: [sizes, ...columns.map(column => column.values)], series: [{}, ...series],
     axes: [loadAxis(sizes, stageSize(doc.load_unit)), yAxis], scales: { x: loadScale(sizes), y: scale },
@@ -83,8 +83,8 @@ function rateChart(curve) {
 
 function resourceChart(figure) {
   const of = name => figure.levels.map(levels => levels.map(level => level && level[name]));
-  const columns = ofRuns(of("typical"), P50);
-  if (few) columns.push(...ofRuns(of("leader"), P99, ", leader"));
+  const columns = ofRuns(of("typical"), SOLID);
+  if (few) columns.push(...ofRuns(of("leader"), DASHED, ", leader"));
   return againstLoad(figure.sizes, columns, { ...plainAxis(undefined, quantity(figure.unit)), size: 68 }, fromZero, quantity(figure.unit),
     { plugins: [ends(figure.sizes, columns, false)] });
 }
@@ -95,7 +95,7 @@ function seriesChart() {
   const nameOf = number => doc.runs[number - 1]?.label ?? "";
   const colour = css("--op-1"), gap = u => Math.ceil(numbers.length * (16 + 6.5 * Math.max(...doc.runs.map(run => run.label.length))) / u.width);
   return { data: [numbers, series.p50, series.p99],
-    series: [{}, line(`${series.operation} p50`, colour, P50, latency, dots(colour)), line(`${series.operation} p99`, colour, P99, latency, dots(colour))],
+    series: [{}, line(`${series.operation} p50`, colour, DASHED, latency, dots(colour)), line(`${series.operation} p99`, colour, SOLID, latency, dots(colour))],
     axes: [axis({ size: 30, splits: u => numbers.filter(number => (number - 1) % gap(u) === 0), filter: (u, ticks) => ticks,
       values: (u, ticks) => ticks.map(nameOf) }), latencyAxis()],
     scales: { x: { time: false, range: () => [0.5, numbers.length + 0.5] }, y: latencyScale }, xLabel: "run", xFormat: nameOf };
@@ -104,7 +104,7 @@ function seriesChart() {
 function drawComparison() {
   for (const curve of doc.curves) {
     const main = curve.operation === doc.main;
-    draw("chart-load-" + curve.operation, main ? 400 : 260, () => latencyChart(curve, few ? [["p50", P50], ["p99", P99]] : [["p50"]]));
+    draw("chart-load-" + curve.operation, main ? 340 : 260, () => latencyChart(curve, few ? PERCENTILES : [["p50"]]));
     draw("chart-p99-" + curve.operation, 260, () => latencyChart(curve, [["p99"]]));
     draw("chart-rate-" + curve.operation, 260, () => rateChart(curve));
   }

@@ -8,7 +8,7 @@ function trendChart(history, figure) {
   const gap = u => Math.max(1, Math.ceil(numbers.length * (16 + 7 * longest) * uPlot.pxRatio / u.bbox.width));
   const values = timed ? latencyAxis() : plainAxis(figure.unit, format);
   return { data: [numbers, figure.values, figure.levels],
-    series: [{}, line("run", colour, P50, format, { ...dots(colour), width: 0 }), line("level", css("--cliff"), P50, format, { paths: uPlot.paths.stepped({ align: 1 }) })],
+    series: [{}, line("run", colour, SOLID, format, { ...dots(colour), width: 0 }), line("level", css("--cliff"), SOLID, format, { paths: uPlot.paths.stepped({ align: 1 }) })],
     axes: [axis({ size: 30, splits: u => numbers.filter(number => (number - 1) % gap(u) === 0), filter: (u, ticks) => ticks,
       values: (u, ticks) => ticks.map(nameOf) }), values],
     scales: { x: { time: false, range: () => [0.5, numbers.length + 0.5] }, y: timed ? latencyScale : fromZero },

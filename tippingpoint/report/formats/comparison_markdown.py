@@ -13,7 +13,7 @@ from tippingpoint.util.text import show_amount, show_count
 _OUTCOMES = {
     "worse": "❌ got worse",
     "better": "✅ got better",
-    "none": "✅ no difference beyond that of repeats",
+    "none": "✅ no difference",
     "withheld": "❔ withheld, as the control differs as much",
     "single": "❔ one run each: differences between runs are not known",
     "apart": "❔ no load held by both",
@@ -64,6 +64,8 @@ def _outcome(document: dict[str, Any]) -> str:
     outcome = document["outcome"]
     if document["both_ways"]:
         return f"{_MARKS[outcome]} {document['both_ways']}"
+    if document["cannot_tell"]:
+        return f"❔ cannot tell ({document['cannot_tell'].replace('–', 'no interval')})"
     return _OUTCOMES[outcome] if document["runs"] else "as published"
 
 

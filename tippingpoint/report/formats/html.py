@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Callable
 from functools import cache
 from importlib import resources
@@ -34,6 +35,7 @@ _KNOWN_OPERATIONS = {
 }
 """The colours of operations. Removing something has the colour of creating it."""
 _MOST_SIZES = 12
+_OUTCOME = re.compile(r"^(Met|Missed|Withheld|Failed): ")
 _FILTERS = (
     *(
         "number",
@@ -76,6 +78,7 @@ def render_html(document: dict[str, Any]) -> str:
             style_hash=_hash(style),
             script_hash=_hash(script),
             op_class=op_class,
+            outcomes=_occurred(document),
             facts_of=facts_of,
             target_name=target_name,
             sizes_text=_sizes(stages, document["run"]["load_unit"]) if stages else "",
@@ -88,9 +91,25 @@ def render_html(document: dict[str, Any]) -> str:
 def _environment() -> Environment:
     environment = template_environment("tippingpoint.report")
     environment.filters["host_name"] = host_name
+    environment.filters["without_outcome"] = _without_outcome
     for name in _FILTERS:
         environment.filters[name] = _unbroken(getattr(figures, name))
     return environment
+
+
+def _occurred(document: dict[str, Any]) -> list[str]:
+    """Return the outcomes that any operation of a run had, and `ok`."""
+    counted = [figures for stage in document.get("stages", []) for figures in stage["operations"].values()]
+    return [
+        outcome
+        for outcome in document.get("outcomes", [])
+        if outcome == "ok" or any(figures[outcome] for figures in counted)
+    ]
+
+
+def _without_outcome(sentence: str) -> str:
+    """Drop the outcome with which a verdict's sentence begins, beside a badge that shows it."""
+    return _OUTCOME.sub("", sentence)
 
 
 def _unbroken(shown: Callable[..., str]) -> Callable[..., str]:

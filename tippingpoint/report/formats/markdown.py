@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from tippingpoint.plan.kinds import facts_of, target_name
 from tippingpoint.report import figures
 from tippingpoint.report.formats.markup import MOST_LINES, bullets, joined, plain, section, table
-from tippingpoint.util.text import show_amount, show_count
+from tippingpoint.util.text import choose, show_amount, show_count
 
 _T = TypeVar("_T")
 
@@ -75,7 +75,7 @@ def _search(search: dict[str, Any] | None, unit: str) -> str:
     """Render the probes of a search, and the limits of further thresholds."""
     if search is None:
         return ""
-    outcomes = {True: "held", False: "broke", None: "says nothing"}
+    outcomes = {True: "held", False: "broke", None: "inconclusive"}
     rows = [
         [
             figures.number(probe["size"]),
@@ -454,7 +454,17 @@ def _spread_table(spread: dict[str, Any], things: str, member: str) -> str:
         ]
         for stage in spread["stages"]
     ]
-    header = ["stage", things, f"{member}s", "most", "median", "fewest", "with none", "spread", "by chance"]
+    header = [
+        "stage",
+        things,
+        f"{member}s",
+        "most",
+        "median",
+        "fewest",
+        "with none",
+        "variation",
+        "by chance",
+    ]
     return table(header, rows)
 
 
@@ -561,14 +571,19 @@ def _resources(resources: dict[str, Any] | None, unit: str) -> list[str]:
     rendered = table(header, shown, text=(0, len(header) - 1), left_out=len(rows) - len(shown))
     missing: dict[str, list[str]] = {}
     for entry in resources["missing"]:
-        missing.setdefault(entry["why"], []).append(entry["what"])
-    # The reason comes first, because a long line is cut.
-    lines = [f"{why}: {', '.join(what)}" for why, what in missing.items()]
+        if entry["scraped"]:
+            missing.setdefault(entry["why"], []).append(entry["what"])
+    lines = [f"{', '.join(what)}: {why}" for why, what in missing.items()]
+    unscraped = sum(not entry["scraped"] for entry in resources["missing"])
+    if unscraped:
+        lines.append(
+            f"{show_count(unscraped, 'metric')} {choose(unscraped, 'has', 'have')} no source in this Prometheus"
+        )
     return [
         section("Resource use of the target", rendered),
         section("Resource cost of one operation", _operation_costs(resources, unit)),
         section("Resource cost of the load", _costs(resources)),
-        section("Missing figures of the target", bullets(lines)),
+        section("Missing metrics of the target", bullets(lines)),
     ]
 
 

@@ -10,7 +10,9 @@ LIMIT = 30_000
 """The most bytes (UTF-8) of a report, which an action's output can hold."""
 MOST_LINES = 20
 """The most lines of a list; the JSON format has all of them."""
-_MOST_CHARACTERS = 300
+_MOST_OF_CELL = 300
+_MOST_OF_SENTENCE = 2000
+"""The most characters of what may be another program's text. No sentence of a report is as long."""
 
 
 def section(heading: str, body: str) -> str:
@@ -33,7 +35,7 @@ def table(
     if not rows:
         return ""
     rule = ["---" if column in text else "---:" for column in range(len(header))]
-    lines = ["| " + " | ".join(plain(cell) for cell in row) + " |" for row in (header, *rows)]
+    lines = ["| " + " | ".join(plain(cell, _MOST_OF_CELL) for cell in row) + " |" for row in (header, *rows)]
     lines.insert(1, "|" + "|".join(rule) + "|")
     if left_out:
         rows_more = show_count(left_out, "more row")
@@ -41,11 +43,11 @@ def table(
     return "\n".join(lines)
 
 
-def plain(text: str) -> str:
-    """Escape a text: on one line, not too long, and without markup."""
+def plain(text: str, most: int = _MOST_OF_SENTENCE) -> str:
+    """Escape a text: on one line, not longer than `most` characters, and without markup."""
     line = " ".join(str(text).split())
-    if len(line) > _MOST_CHARACTERS:
-        line = line[: _MOST_CHARACTERS - 1] + "…"
+    if len(line) > most:
+        line = line[: most - 1] + "…"
     for character in "\\`*|[]<>":
         line = line.replace(character, "\\" + character)
     return line

@@ -10,7 +10,7 @@ from tippingpoint.analysis.generator_health import longest_stall, show_stall, sh
 from tippingpoint.analysis.rate_limit import waited_for_rate_limit
 from tippingpoint.plan.kinds import facts_of
 from tippingpoint.report import figures
-from tippingpoint.report.sections.resources import joined_gaps
+from tippingpoint.report.sections.resources import joined_gaps, was_scraped
 from tippingpoint.rundir.clock import clock_steps
 from tippingpoint.rundir.resources import PROMETHEUS, Resources
 from tippingpoint.rundir.results import RunData
@@ -57,7 +57,7 @@ def _of_generator(analysis: Analysis) -> list[str]:
         said = show_stall(longest)
         if not any(said in reason for reason in reasons):
             worker = show_worker(run, longest)
-            lines.append(f"the generator itself paused its load for a while: {worker} was {said}")
+            lines.append(f"the generator paused its load: {worker} was {said}")
     return lines
 
 
@@ -70,8 +70,8 @@ def _of_others(run: RunData) -> list[str]:
         return []
     worst, stage = max(found, key=lambda each: each[0].others + each[0].steal)
     rest = len(found) - 1
-    less = f", and no more than that in {show_count(rest, 'other stage')}" if rest else ""
-    return [f"{worst.words} in stage {stage.number}{less}: a miss there may come of that"]
+    less = f", and no more in {show_count(rest, 'other stage')}" if rest else ""
+    return [f"{worst.words} in stage {stage.number}{less}, which could explain a miss there"]
 
 
 def _of_units(run: RunData, reasons: Sequence[str]) -> list[str]:
@@ -80,13 +80,13 @@ def _of_units(run: RunData, reasons: Sequence[str]) -> list[str]:
         return []
     names = _names(lacking, "unit")
     of = show_count(len(run.units), "unit")
-    return [f"{len(lacking)} of {of} {choose(len(lacking), 'is', 'are')} missing, or cut: {names}"]
+    return [f"{len(lacking)} of {of} {choose(len(lacking), 'is', 'are')} missing or incomplete: {names}"]
 
 
 def _of_clocks(run: RunData) -> list[str]:
     lines = [
         f"the machine's clock stepped {'ahead' if step.seconds > 0 else 'back'} by "
-        f"{figures.seconds(abs(step.seconds))} at {figures.clock(step.t)}: lengths are of a clock that does not"
+        f"{figures.seconds(abs(step.seconds))} at {figures.clock(step.t)}; durations are measured by another clock"
         for step in clock_steps(run.events)
     ]
     lines += [
@@ -130,11 +130,11 @@ def _of_resources(run: RunData) -> list[str]:
     if run.resources is None:
         return []
     lines = gap_lines(run.resources)
-    missing = [what for what, _ in run.resources.missing]
+    missing = [what for what, why in run.resources.missing if was_scraped(why)]
     if len(missing) > _NAMED:
-        lines.append(f"{len(missing)} figures of the target are missing: see “Resource use of the target”")
+        lines.append(f"{len(missing)} metrics of the target are missing: see “Resource use of the target”")
     elif missing:
-        lines.append(f"of the target is missing: {figures.listed(missing)}")
+        lines.append(f"missing metrics of the target: {figures.listed(missing)}")
     return lines
 
 

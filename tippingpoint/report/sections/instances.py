@@ -108,6 +108,7 @@ def _filling(stage: StageResult) -> StageResult:
 def _times(stage: StageResult, operation: str) -> dict[str, Any]:
     found = costs(stage, operation)
     p50, p99 = found.percentiles([50, 99]) if found.total else (None, None)
+    p99 = p99 if found.total > 1 else None  # one sample has no tail
     return {"p50": p50, "p99": p99, "count": found.total}
 
 

@@ -110,7 +110,8 @@ def _sentence(last: Mapping[str, Any], things: str, *, landed: bool, hidden: boo
         f"({last['fullest'][0]}), {figures.number(last['fewest'])} at least"
     )
     if last["none"]:
-        names = ", ".join(last["empty"]) + (", …" if last["none"] > len(last["empty"]) else "")
+        more = last["none"] - len(last["empty"])
+        names = figures.listed([*last["empty"], *([f"{figures.number(more)} more"] if more > 0 else [])])
         said += (
             f"; {figures.number(last['none'])} host{'s have' if last['none'] > 1 else ' has'} none ({names})"
         )

@@ -1,4 +1,4 @@
-"""Builds the section on the target's resource use: its hosts' figures over time, which stand out, and missing data.
+"""Builds the section on the target's resource use: its hosts' figures over time, which differ, and missing data.
 
 A *row* is one part (a process, a vhost) of one figure, or the whole figure if it has no parts. Values are in the
 figure's unit. A typical value is the mean of a rate, or the median of anything else, from the first stage's begin to
@@ -23,7 +23,7 @@ from tippingpoint.rundir.resources import MOST_POINTS, FigureData, Resources, Ro
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.util.numbers import show_times
-from tippingpoint.util.text import show_amount
+from tippingpoint.util.text import show_amount, show_count
 
 LINES = 8
 """The most series with a line each on a chart. With more, it has the leader's line and the others' range and median."""
@@ -61,12 +61,13 @@ def build_resources(
 ) -> dict[str, Any] | None:
     """Build the document's part on the target's resources; None if no figures were collected.
 
-    `sentence` says what stands out. Each figure has `lines` for its series if they are few. Otherwise `roles` has the
-    leader's line, and the others' `low`, `middle` and `high` by part. All are on the grid `t` (seconds since the
-    start). `led` is the leader's line over `lines`. `rows` sum the figure up; `by_host` compares hosts. `costs` are
-    those that are more than noise; `no_costs` says why others are not shown. `operation_costs` are those of operations,
-    with their sums at each load. `gaps` are the times in which hosts were
-    not scraped; `clock` has the seconds that clocks were ahead.
+    `sentence` says which host is above the others. Each figure has `lines` for its series if they are few. Otherwise
+    `roles` has the leader's line, and the others' `low`, `middle` and `high` by part. All are on the grid `t` (seconds
+    since the start). `led` is the leader's line over `lines`. `rows` sum the figure up; `by_host` compares hosts.
+    `costs` are those that are more than noise; `no_costs` says why others are not shown. `operation_costs` are those of
+    operations, with their sums at each load. `missing` are figures without data; those not `scraped` have no source
+    in the Prometheus. `gaps` are the times in which hosts were not scraped; `clock` has the seconds that clocks were
+    ahead.
     """
     found = run.resources
     if found is None:
@@ -86,10 +87,15 @@ def build_resources(
         "by_host": _by_host(found, views, measured),
         **_costs(costs),
         **_operation_costs(of_operations),
-        "missing": [{"what": what, "why": why} for what, why in found.missing],
+        "missing": [{"what": what, "why": why, "scraped": was_scraped(why)} for what, why in found.missing],
         "gaps": joined_gaps(found),
         "clock": [{"host": host, "ahead": ahead} for host, ahead in sorted(found.clock.items())],
     }
+
+
+def was_scraped(why: str) -> bool:
+    """Whether a Prometheus had anything of a figure that is missing for this reason (monitoring.gather)."""
+    return not why.startswith(("no samples: ", "nothing was sampled: "))
 
 
 def _told(figure: FigureData) -> bool:
@@ -308,20 +314,27 @@ def _sentence(run: RunData, found: Resources, views: Sequence[_Figure], apart: S
         return _growth_sentence(run, found, views)
     if not apart:
         return (
-            f"No host stands out: in none of {figures.number(told)} figures is the leader or any other host "
-            f"at {figures.number(_APART)} times the others' median or more for most of the time."
+            f"The hosts are alike: in none of {figures.number(told)} figures is any of them at "
+            f"{figures.number(_APART)} times the others' median or more for most of the time."
         )
     # Figures with a cost, and those that differ most, come first.
     ordered = sorted(apart, key=lambda e: (not e.figure.cost, e.ratio is None, -(e.ratio or 0.0)))
     shared = _shared_titles(views)
     led = [entry for entry in ordered if not entry.host]
     if led:
-        return f"The leader stands out: {_apart_words(led, shared, 'the followers')}{_who_led(found)}."
+        return f"The leader is above the followers' median in {_apart_words(led, shared)}{_who_led(found)}."
     hosts = {entry.host: [e for e in ordered if e.host == entry.host] for entry in ordered}
     first = ordered[0].host
     rest = len(hosts) - 1
-    more = f"; {rest} other host{'s stand' if rest > 1 else ' stands'} out too" if rest else ""
-    return f"{first} stands out: {_apart_words(hosts[first], shared, 'the others')}{more}."
+    more = (
+        f"; so {'are' if rest > 1 else 'is'} {show_count(rest, 'other host')} in other figures"
+        if rest
+        else ""
+    )
+    return (
+        f"{first} is above the others' median in {_apart_words(hosts[first], shared)}{more}. "
+        "Hosts that do different work differ for that reason alone."
+    )
 
 
 def _shared_titles(views: Sequence[_Figure]) -> set[str]:
@@ -330,20 +343,14 @@ def _shared_titles(views: Sequence[_Figure]) -> set[str]:
     return {title for title, count in titles.items() if count > 1}
 
 
-def _apart_words(entries: Sequence[_Apart], shared: set[str], others: str) -> str:
+def _apart_words(entries: Sequence[_Apart], shared: set[str]) -> str:
     parts: list[str] = []
     for entry in entries[:_NAMED]:
         name = _name(entry.figure, entry.part, shared)
-        if entry.ratio is None:
-            parts.append(
-                f"{name} is {figures.quantity(entry.value, entry.figure.unit)} where {others} have none"
-            )
-        elif any("median" in part for part in parts):
-            parts.append(f"{name} {_times(entry.ratio)}")
-        else:
-            parts.append(f"{name} is {_times(entry.ratio)} {others}' median")
+        value = figures.quantity(entry.value, entry.figure.unit)
+        parts.append(f"{name} ({f'{value} against none' if entry.ratio is None else _times(entry.ratio)})")
     more = len(entries) - len(parts)
-    return figures.listed(parts) + (f", and {more} more figure{'s' if more > 1 else ''}" if more else "")
+    return figures.listed([*parts, *([show_count(more, "more figure")] if more else [])])
 
 
 def _times(ratio: float) -> str:
@@ -363,7 +370,7 @@ def _who_led(found: Resources) -> str:
     end = found.t[-1] if found.t else 0.0
     names = {found.leading(0.0), *(host for t, host in found.leader if 0 <= t <= end)} - {""}
     if len(names) == 1:
-        return f"; {names.pop()} led all the time"
+        return f"; {names.pop()} led throughout"
     return f"; {len(names)} hosts led in turn" if names else ""
 
 
