@@ -236,7 +236,7 @@ def test_a_search_of_two_units_ends_on_both_when_a_threshold_aborts_it(etcd: Etc
         assert nothing_left(etcd, leader.run.id)
         report = whole_report(leader, one, other)
         assert "Missed: aborted: extend throughput was " in report["text"]
-        assert "lost in mid-search" not in report["text"]
+        assert "dropped out during the search" not in report["text"]
 
 
 def test_two_units_lower_their_load_after_it_was_too_much_until_the_target_is_back(

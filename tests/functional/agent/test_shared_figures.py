@@ -96,4 +96,4 @@ def test_a_figure_binds_a_search_that_two_units_share(etcd: EtcdLab, tmp_path: P
     assert found is not None
     assert found.answer.binds == "etcd-proposals of the leader"
     assert found.answer.limit == pytest.approx(40, rel=0.4)
-    assert "etcd-proposals of the leader over 120 is what binds" in report["text"]
+    assert "limited by etcd-proposals of the leader over 120" in report["text"]

@@ -47,7 +47,7 @@ def test_a_search_ends_where_a_figure_crosses_its_limit_and_a_run_is_aborted_by_
         found = analyse(only_run(tmp_path / "found")).found
         assert found is not None
         assert found.answer.binds == "etcd-proposals of the leader"
-        assert "etcd-proposals of the leader over 120 is what binds" in done.stdout
+        assert "limited by etcd-proposals of the leader over 120" in done.stdout
         assert found.answer.limit == pytest.approx(40, rel=0.4)
         assert [further.threshold for further in found.further] == ["etcd-proposals of the leader over 60"]
 

@@ -68,7 +68,7 @@ def test_a_run_that_is_ended_in_mid_hold_held_what_was_held_before(etcd: EtcdLab
     assert examine(measured).loads_held == [10]
     verdict, tipping = sentences(measured)
     assert verdict.endswith("; held through 10 leases.")
-    assert tipping.startswith("No cliff through 10 leases (the largest that was held)")
+    assert tipping.startswith("No sign of tipping up to 10 leases (the largest that was held)")
 
 
 @pytest.mark.parametrize("all_of_them", [False, True])

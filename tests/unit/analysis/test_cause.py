@@ -168,7 +168,7 @@ def test_nothing_is_named_when_every_figure_is_within_its_limit() -> None:
     assert cause.named is None
     assert cause.hosts == []
     assert cause.sentence == (
-        "Why it tipped is not known: none of the 6 watched limits of 2 hosts was reached at 1,600 leases."
+        "Why it tipped is not known: at 1,600 leases none of the 6 watched metrics of 2 hosts reached its limit."
     )
     assert [each.saturated for each in cause.evidence] == [False] * 6
 
@@ -384,8 +384,8 @@ def test_without_figures_the_reader_is_told_how_to_get_them() -> None:
     (cause,) = analysed(tips).causes
     assert (cause.named, cause.load) == (None, None)
     assert cause.sentence == (
-        "Why it tipped is not known: no figures of the target's hosts were gathered (tippingpoint collect, with a "
-        "Prometheus)."
+        "Why it tipped is not known: no host metrics of the target were collected "
+        "(tippingpoint collect RUN --prometheus URL)."
     )
 
 
@@ -410,7 +410,7 @@ def test_nothing_is_named_where_the_generator_was_the_bottleneck() -> None:
     # then the target's full CPU is not said to be why
     assert cause.named is None
     assert cause.sentence == (
-        "Why it tipped is not told: the generator itself was the bottleneck at 1,600 leases."
+        "Why it tipped is not known: the generator itself was the bottleneck at 1,600 leases."
     )
 
 

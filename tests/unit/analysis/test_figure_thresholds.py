@@ -189,7 +189,7 @@ def test_the_answer_names_the_figure_that_binds_with_its_limit() -> None:
     plan = plan_of_search()
     found = found_of(made_run([stage(1, 100.0)], plan=plan.to_yaml(), events=events), plan)
     assert found is not None
-    assert f": {MEMORY} over 300 MB is what binds." in found.sentence
+    assert f": limited by {MEMORY} over 300 MB." in found.sentence
     assert found.answer.low <= 4000 <= found.answer.high
     (further,) = found.further
     assert further.threshold == "etcd-memory over 200 MB"

@@ -163,7 +163,7 @@ def test_a_load_that_was_ended_early_or_was_not_whole_is_not_held(
         verdict, tipping = told(run)
         assert verdict.startswith("Withheld: ")
         assert verdict.endswith("; held through 2,000 leases.")
-        assert tipping.startswith("No cliff through 2,000 leases (the largest that was held)")
+        assert tipping.startswith("No sign of tipping up to 2,000 leases (the largest that was held)")
 
 
 def test_a_run_that_was_ended_in_its_first_ramp_held_nothing() -> None:
@@ -312,7 +312,7 @@ def test_a_threshold_that_only_a_storm_missed_is_no_tipping_point_and_not_contra
     verdict, tipping = told(run)
     assert verdict.startswith("Missed: claim p99 was 900 ms in the storm of 4,000 leases")
     assert analyse(run).tipping.point is None
-    assert tipping.startswith("Stands through 4,000 leases (the largest tried)")
+    assert tipping.startswith("No load broke it up to 4,000 leases (the largest tried)")
 
 
 def test_a_run_directory_of_a_run_that_was_ended_in_mid_hold_held_less(tmp_path: Path) -> None:

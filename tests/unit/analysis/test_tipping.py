@@ -367,7 +367,7 @@ def _without(histograms: dict[str, Histogram], operation: str) -> dict[str, Hist
 def test_nothing_lost_holds_through_the_largest_load() -> None:
     tipping = analyse(made_run(breaking([1000, 2000, 4000, 16_000], {}))).tipping
     assert tipping.cliff is None
-    assert tipping.sentence.startswith("No cliff through 16,000 leases (the largest tried)")
+    assert tipping.sentence.startswith("No sign of tipping up to 16,000 leases (the largest tried)")
 
 
 @pytest.mark.parametrize(("lost", "broke"), [(0, False), (2, True)])
@@ -596,7 +596,7 @@ def test_leases_lost_through_our_own_lateness_are_not_called_the_targets_cliff()
     assert "says little" not in blamed.sentence
     assert excused.cliff is not None
     assert excused.sentence.endswith(
-        "This says little about the target: the generator itself was 31 s late before 90 of 90 losses."
+        "The target may not be the cause: the generator itself was 31 s late before 90 of 90 losses."
     )
 
 
@@ -631,7 +631,7 @@ def test_a_spawn_run_has_the_knees_of_its_operations_and_removals_take_no_part()
     assert tipping.cliff is None
     assert tipping.sentence.startswith("Tips between ")
     assert "relate leaves its plateau" in tipping.sentence
-    assert "; no cliff through 12,800; the typical add-unit call stays on its plateau." in tipping.sentence
+    assert "; nothing broke up to 12,800; the typical add-unit call stays on its plateau." in tipping.sentence
 
 
 def test_how_much_is_made_per_second_is_the_plans_decision_and_neither_cliff_nor_forecast() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).parents[3]
+_OUTCOME = re.compile(r"^(Met|Missed|Withheld|Failed): ")
+"""How a verdict's sentence begins, which a page shows as a badge."""
 LISTED = ROOT / "docs" / "images" / "pictures.yaml"
 """Of each picture the command, sections and charts, when it was made, by which commit, and the sentences on it."""
 
@@ -26,8 +29,7 @@ def sentences_of(command: str) -> list[str]:
     told = subprocess.run([sys.executable, "-m", *words], cwd=ROOT, capture_output=True, check=False).stdout
     document = json.loads(told)
     if document["kind"] == "run":
-        found = [document["verdict"]["sentence"], document["tipping"]["sentence"]]
-        found += [cause["sentence"] for cause in document["causes"]]
-        found += [document["resources"]["sentence"]] if document["resources"] else []
-        return [*found, *document["verdict"]["reasons"]]
-    return [document["sentence"]]
+        glance = document["glance"]
+        tiles = [words for tile in glance["tiles"] for words in (tile["value"], tile["words"]) if words]
+        return [_OUTCOME.sub("", document["verdict"]["sentence"]), *tiles, *glance["sure"]]
+    return document["sentence"].replace(". ", ".\n").splitlines()

@@ -281,7 +281,9 @@ function draw(id, height, make) {
   const box = document.getElementById(id);
   if (!box) return;
   const plan = make(box);
-  if (!plan || !measured(plan)) return remove(box);
+  const shown = Boolean(plan) && measured(plan);
+  for (const part of withTitle(box)) part.hidden = !shown;
+  if (!shown) return;
   const printing = root.classList.contains("printing");
   const width = () => printing ? PRINT_WIDTH / (box.closest(".pair") ? 2 : 1) : box.clientWidth;
   const small = narrow(box) || printing, hidden = plan.hidden;
@@ -324,13 +326,14 @@ function measured(plan) {
   plan.data[0].forEach((x, index) => { if (plan.data.slice(1).some(column => column[index] != null)) places++; });
   return places > 1;
 }
-// Takes away a chart that would be empty, with its title and its captions.
-function remove(box) {
+// A chart with its title, its captions and how to read it: they are hidden with a chart that would be empty.
+function withTitle(box) {
+  const parts = [box];
   let before = box.previousElementSibling;
-  while (before?.matches(".caption")) { const caption = before; before = before.previousElementSibling; caption.remove(); }
-  if (before?.matches(".chart-title")) before.remove();
-  if (box.nextElementSibling?.matches(".reading")) box.nextElementSibling.remove();
-  box.remove();
+  for (; before?.matches(".caption"); before = before.previousElementSibling) parts.push(before);
+  if (before?.matches(".chart-title")) parts.push(before);
+  if (box.nextElementSibling?.matches(".reading")) parts.push(box.nextElementSibling);
+  return parts;
 }
 
 // Draws the page's charts. Draws again for another colour scheme, for printing, and when the returned function is called.

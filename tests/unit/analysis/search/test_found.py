@@ -27,12 +27,12 @@ def test_an_answer_is_one_sentence_with_its_interval_what_binds_and_its_cost(tmp
     assert 3000 <= answer.limit <= 3200
     assert sentence.startswith("Tips at 3")
     assert "leases (95 %: " in sentence
-    assert "extend p99 over 100 ms is what binds." in sentence
+    assert "limited by extend p99 over 100 ms." in sentence
     assert f"in 2 minutes by {len(NARROWED)} probes" in sentence
     assert analysis.verdict.outcome == "met"
     assert analysis.verdict.sentence == (
         f"Met: the limit is at least {told_low(answer):,.0f} leases, "
-        f"where at least {floor(100 * (answer.share or 0))} % of holds meet the thresholds (95 %)."
+        f"where at least {floor(100 * (answer.share or 0))} % of holds meet the thresholds (with 95 % confidence)."
     )
     assert analysis.tipping.cliff is None
 
@@ -82,14 +82,14 @@ def test_a_search_ended_by_what_it_said_then_whatever_would_be_asked_for_now(tmp
     with (run / "events.jsonl").open("a") as events:
         events.write('{"t": 31.0, "event": "found", "ended": "within"}\n')
     # then the report has the reason of that day
-    assert "its time was over" in analyse(load_run(run)).tipping.sentence
+    assert "its time ran out" in analyse(load_run(run)).tipping.sentence
 
 
 def test_a_search_without_a_load_that_broke_is_withheld(tmp_path: Path) -> None:
     analysis = analyse(load_run(write_search(tmp_path / "run", [(500, True), (1000, True)])))
     assert analysis.verdict.outcome == "withheld"
     assert analysis.tipping.sentence.startswith(
-        "No limit is known, as no load has broken yet: 1,000 leases held."
+        "No limit was found because no load has broken yet: 1,000 leases held."
     )
 
 
@@ -106,7 +106,7 @@ def test_further_thresholds_have_limits_from_the_same_probes(tmp_path: Path) -> 
     assert analysis.found is not None
     (further,) = analysis.found.further
     assert further.threshold == "extend p99 over 50 ms"
-    assert further.sentence.endswith("extend p99 over 50 ms is what binds.")
+    assert further.sentence.endswith("limited by extend p99 over 50 ms.")
 
 
 @pytest.mark.parametrize("form", ["md", "html", "junit"])
@@ -179,5 +179,5 @@ def test_larger_loads_that_say_nothing_are_counted(tmp_path: Path) -> None:
     run = write_search(tmp_path / "run", [(500, True), (1000, True), *[(2000, None)] * 3])
     sentence = analyse(load_run(run)).tipping.sentence
     assert sentence.startswith(
-        "No limit is known, as the generator itself was the limit in all 3 probes of larger loads: 1,000 leases held."
+        "No limit was found because the generator itself was the limit in all 3 probes of larger loads: 1,000 leases held."
     )

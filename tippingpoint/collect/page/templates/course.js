@@ -17,14 +17,14 @@ function drawCourse() {
   if (!doc.t.length) return;
   const slowest = doc.units > 1 ? " of the slowest unit" : "", colour = css("--op-1");
   draw("chart-latency", 230, () => overCourse([
-    told("p50", "p50" + slowest, colour, P50, latency, 1000), told("p99", "p99" + slowest, colour, P99, latency, 1000)], latencyAxis(), latencyScale));
+    told("p50", "p50" + slowest, colour, DASHED, latency, 1000), told("p99", "p99" + slowest, colour, SOLID, latency, 1000)], latencyAxis(), latencyScale));
   draw("chart-held", 210, () => overCourse([
-    told("held", `${doc.what} held`, css("--held"), P50, count), told("size", "size of the stage", css("--waiting"), P99, count)],
+    told("held", `${doc.what} held`, css("--held"), SOLID, count), told("size", "size of the stage", css("--waiting"), DASHED, count)],
     plainAxis(doc.what, count), fromZero));
-  draw("chart-rate", 210, () => overCourse([told("rate", "per second", css("--op-3"), P50, perSecond)], plainAxis("per second", count), fromZero));
+  draw("chart-rate", 210, () => overCourse([told("rate", "per second", css("--op-3"), SOLID, perSecond)], plainAxis("per second", count), fromZero));
   if (document.getElementById("failures").hidden) return;
   draw("chart-failures", 190, () => overCourse([
-    told("errors", "errors", css("--error"), P50, count), told("lost", "lost", css("--lost"), P99, count)], plainAxis("since the start", count), fromZero));
+    told("errors", "errors", css("--error"), SOLID, count), told("lost", "lost", css("--lost"), DASHED, count)], plainAxis("since the start", count), fromZero));
 }
 
 function show() {
