@@ -122,6 +122,23 @@ def _trend(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _serve(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "runs",
+        type=Path,
+        nargs="?",
+        metavar="RUNS",
+        default=Path("runs"),
+        help="the directory with the runs (runs)",
+    )
+    parser.add_argument(
+        "--port", type=int, metavar="PORT", help="the port on 127.0.0.1 (9481, or a free one)"
+    )
+    parser.add_argument("--open", action="store_true", help="open it in a browser")
+    parser.add_argument("--run", metavar="ID", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--until-unread", action="store_true", help=argparse.SUPPRESS)
+
+
 def _atlas(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
@@ -206,6 +223,10 @@ COMMANDS = {
     "trend": Command(
         "Show where figures changed in the course of many runs; exit 1 when one got worse and nobody acknowledged it.",
         _trend,
+    ),
+    "serve": Command(
+        "Show the runs here in a browser, on loopback: the run in progress live, reports, comparisons and trends.",
+        _serve,
     ),
     "atlas": Command("Check, render or extend an atlas: what was measured of which release.", _atlas),
     "plans": Command("List the shipped plans.", _plans),

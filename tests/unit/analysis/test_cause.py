@@ -228,7 +228,7 @@ def test_what_saturates_at_up_to_twice_the_load_of_a_knee_is_named() -> None:
     assert cause.sentence.startswith(
         "Why it tipped: the network of a could do no more. sent again was 5 % at 3,200 leases, and 0 % on the plateau"
     )
-    assert cause.sentence.endswith(" At 1,600 leases nothing that was watched had saturated.")
+    assert cause.sentence.endswith(" At 1,600 leases nothing that was watched was saturated.")
     assert "## Why it tipped: the knee, seen at 3,200 leases" in write_report(
         analyse(watched(tips(), sent_again)), "md"
     )
@@ -347,7 +347,7 @@ def test_what_was_beyond_its_limit_on_the_plateau_explains_nothing() -> None:
     assert cause.named is None
     assert cause.sentence == (
         "Why it tipped is not known: nothing that was watched saturated at 1,600 leases. fsync time of a was beyond "
-        "its limit, but was on the plateau too, or has hardly grown since. Not watched: CPU, memory, network and file "
+        "its limit, but it was on the plateau too, or has hardly grown since. Not watched: CPU, memory, network and file "
         "descriptors."
     )
 
@@ -392,7 +392,7 @@ def test_without_figures_the_reader_is_told_how_to_get_them() -> None:
 def test_a_target_that_was_not_scraped_when_it_tipped_has_no_cause() -> None:
     gone = figure("CPU used", "ratio", USED, {"a": from_load(1600, 0.1, float("nan"))})
     assert cause_of(gone).sentence == (
-        "Why it tipped is not known: no figure with a limit was gathered at 1,600 leases."
+        "Why it tipped is not known: no metric with a known limit was collected at 1,600 leases."
     )
 
 
@@ -473,4 +473,4 @@ def test_it_survives_a_file_and_is_in_every_format() -> None:
 def test_a_page_without_figures_has_no_table_of_evidence() -> None:
     page = write_report(analysed(tips), "html")
     assert '<section id="why">' not in page
-    assert "no figures of the target&#39;s hosts were gathered" in page
+    assert "no host metrics of the target were collected" in page

@@ -133,8 +133,8 @@ def test_what_held_beside_others_holds() -> None:
     analysis = analyse(run_beside([0.5, 0.875, 0.5], [10, 20, 30]))
     assert analysis.verdict.outcome == "met"
     assert build_cautions(analysis) == [
-        "other programs used 88 % of the target's processor in stage 2, and no more than that in 2 other stages: "
-        "a miss there may come of that"
+        "other programs used 88 % of the target's processor in stage 2, and no more in 2 other stages, "
+        "which could explain a miss there"
     ]
 
 

@@ -173,7 +173,7 @@ def test_a_run_that_was_ended_in_its_first_ramp_held_nothing() -> None:
     verdict, tipping = told(run)
     assert "held through" not in verdict
     assert (
-        tipping == "No load was held, so nothing is known of 200 leases: it was ended before its load was up."
+        tipping == "No load was held. At 200 leases, it was ended before its load was up."
     )
 
 

@@ -22,8 +22,9 @@ from aiohttp import web
 
 from tippingpoint.collect.page.access import PageAccess, read_token
 from tippingpoint.collect.page.reports import Reports
+from tippingpoint.collect.page.site import Site, set_headers
 from tippingpoint.collect.page.tls import Pair, find_or_make, fingerprint, server_context
-from tippingpoint.collect.page.views import Pages, set_headers
+from tippingpoint.collect.page.views import Pages
 from tippingpoint.collect.runs import Runs
 from tippingpoint.errors import UserError
 from tippingpoint.util.exit_codes import BAD_INPUT
@@ -149,8 +150,8 @@ class _Connection(web.RequestHandler):
 
 
 @contextlib.asynccontextmanager
-async def serving(pages: Pages, place: socket.socket, context: ssl.SSLContext) -> AsyncGenerator[None]:
-    """Serve the page on a socket, for as long as this context lasts."""
+async def serving(pages: Site, place: socket.socket, context: ssl.SSLContext | None) -> AsyncGenerator[None]:
+    """Serve the page on a socket, by TLS unless `context` is None, for as long as this context lasts."""
     loop = asyncio.get_running_loop()
     runner = web.AppRunner(
         pages.application(),
@@ -182,8 +183,8 @@ async def serving(pages: Pages, place: socket.socket, context: ssl.SSLContext) -
         sock=place,
         ssl=context,
         backlog=1024,
-        ssl_handshake_timeout=FIRST_WITHIN,
-        ssl_shutdown_timeout=1.0,
+        ssl_handshake_timeout=FIRST_WITHIN if context is not None else None,
+        ssl_shutdown_timeout=1.0 if context is not None else None,
     )
     try:
         yield

@@ -24,8 +24,7 @@ const known = { claim: 1, extend: 2, connect: 3,
   create_server: 1, await_active: 2, boot_server: 5, delete_server: 4, total: 3,
   "server-list": 3, "flavor-list": 4, "image-list": 5, "service-list": 1, "agent-list": 2,
   "remove-machine": 4, "remove-application": 5, "remove-unit": 1, "remove-relation": 2 };
-const others = (doc.operations || []).filter(name => !known[name]);
-const operationColour = name => css("--op-" + (known[name] || 3 + (others.indexOf(name) % 4)));
+const operationColour = name => css("--op-" + (known[name] || 3 + (doc.operations.filter(other => !known[other]).indexOf(name) % 4)));
 
 // ---- figures -------------------------------------------------------------------------------
 const digits = (value, most) => value.toLocaleString("en", { maximumSignificantDigits: most });

@@ -187,13 +187,14 @@ function probesOverTime() {
 }
 
 // All charts over time share one axis. It covers the load and the figures measured just before and after it.
-const resources = doc.resources, AROUND = 0.05;
-const timeEnds = (() => {
+const AROUND = 0.05;
+let resources = doc.resources, timeEnds = [0, 1];  // as the document is now
+function endsOfTime() {
   const times = resources && resources.t.length ? [resources.t[0], resources.t[resources.t.length - 1]] : [0, 1];
   if (!doc.timeline) return times;
   const end = doc.timeline.t[doc.timeline.t.length - 1] + doc.timeline.bin_seconds;
   return resources ? [Math.min(0, Math.max(times[0], -AROUND * end)), Math.max(end, Math.min(times[1], (1 + AROUND) * end))] : [0, end];
-})();
+}
 // A chart that is not zoomed shows the time range of all charts. A zoomed one keeps the reader's choice.
 const timeRange = t => (u, min, max) => t.length < 2 || (min === t[0] && max === t[t.length - 1]) ? timeEnds : [min, max];
 
@@ -298,6 +299,8 @@ function drawTests() {
 }
 
 function drawRun() {
+  resources = doc.resources;
+  timeEnds = endsOfTime();
   drawTests();
   draw("chart-load", 330, () => latencyAgainstLoad(doc.loading));
   draw("chart-observe", 300, () => latencyAgainstLoad(doc.observing));
@@ -364,4 +367,4 @@ function drawProcessors() {
     plainAxis("seconds", v => digits(v, 3) + " s"), fromZero));
 }
 
-start(drawRun);
+const again = start(drawRun);

@@ -1,6 +1,9 @@
 // Sortable tables: a button in each heading, ascending at the first click and descending at the second. Rows stay in
 // their group (tbody), with the group's heading first. Cells without a figure ("–") come last in both orders.
-for (const table of document.querySelectorAll("table.sortable")) {
+function makeSortable(place) {
+  for (const table of place.querySelectorAll("table.sortable")) makeTableSortable(table);
+}
+function makeTableSortable(table) {
   const headings = [...table.tHead.rows[table.tHead.rows.length - 1].cells];
   headings.forEach((heading, column) => {
     const button = document.createElement("button");
@@ -15,6 +18,8 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
 }
+
+makeSortable(document);
 
 function sortRows(body, column, direction) {
   const rows = [...body.rows].filter(row => row.cells.length > column && !row.querySelector("th.group"));

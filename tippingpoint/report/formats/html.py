@@ -54,11 +54,15 @@ _FILTERS = (
 )
 
 
-def render_html(document: dict[str, Any]) -> str:
-    """Render the page of a run's, a comparison's or a trend's document."""
+def render_html(document: dict[str, Any], *, live: bool = False) -> str:
+    """Render the page of a run's, a comparison's or a trend's document.
+
+    A `live` page asks its own address each second for the page as it is then, and takes over what differs.
+    """
     of_kind = document["kind"]
     style = _assets("uPlot.min.css", "report.css", f"{of_kind}.css")
-    script = page_script(_assets("tables.js", "charts.js", f"{of_kind}.js"))
+    scripts = ["tables.js", "charts.js", f"{of_kind}.js", *(["live.js"] if live else [])]
+    script = page_script(_assets(*scripts))
     operations: list[str] = document["operations"]
     stages: list[dict[str, Any]] = document.get("stages", [])
     sizes = [stage["size"] for stage in stages]
@@ -71,6 +75,7 @@ def render_html(document: dict[str, Any]) -> str:
         .get_template(f"{of_kind}.html.j2")
         .render(
             doc=document,
+            live=live,
             data=embedded(document),
             style=Markup(style),
             script=Markup(script),

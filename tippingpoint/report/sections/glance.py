@@ -195,7 +195,7 @@ def _whole(analysis: Analysis) -> list[str]:
     """Say what makes the run as a whole less sure: the generator, other programs, faults, an early end."""
     run = analysis.run
     lines: list[str] = []
-    if run.manifest.status not in ("complete", "failed"):
+    if run.manifest.status not in ("complete", "failed", "running"):
         lines.append("The run ended early.")
     stages = len(run.stages)
     strained = [found.stage.number for found in analysis.findings.stages if found.strained]

@@ -155,7 +155,7 @@ def test_an_interval_down_to_nothing_is_withheld_in_every_format(tmp_path: Path)
     # then no load is said to hold
     verdict = analysis.verdict
     assert (verdict.outcome, verdict.exit_code) == ("withheld", 4)
-    assert verdict.sentence.startswith("Withheld: no load is known to hold: the limit may be anywhere up to")
+    assert verdict.sentence.startswith("Withheld: no load is known to hold; the limit may be anywhere up to")
     assert "(95 %: at most " in analysis.tipping.sentence
     for form in ("md", "html", "json", "junit"):
         report = write_report(analysis, form)

@@ -1,0 +1,91 @@
+"""`tippingpoint serve`: the page of the runs here, on loopback, with the run in progress live."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import webbrowser
+from contextlib import suppress
+from pathlib import Path
+
+from tippingpoint.collect.page.access import PageAccess
+from tippingpoint.collect.page.local import LocalPages
+from tippingpoint.collect.page.server import serving
+from tippingpoint.errors import UserError
+from tippingpoint.util import timing
+from tippingpoint.util.exit_codes import MET
+
+_ADDRESS = "127.0.0.1"
+_PORT = 9481
+"""The port that is tried first, beside the collector's 9480."""
+_UNREAD = 60.0
+"""Seconds after which a page that `run --open` began ends, when nobody reads it any more."""
+
+
+def do(options: argparse.Namespace) -> int:
+    """Carry it out; returns the exit code."""
+    runs: Path = options.runs
+    if runs.exists() and not runs.is_dir():
+        raise UserError("RUNS", str(runs), "a directory with runs")
+    with suppress(OSError):
+        os.nice(15)  # it must take no CPU from a run in progress
+    with tempfile.TemporaryDirectory(prefix="tippingpoint-page-") as answers:
+        asyncio.run(_serve(options, Path(answers)))
+    return MET
+
+
+def open_beside(runs: Path, run: str) -> None:
+    """Begin a page that shows a run in a browser, and ends by itself when nobody reads it any more."""
+    asked = ["serve", str(runs), "--open", "--run", run, "--until-unread"]
+    subprocess.Popen(
+        [sys.executable, "-m", "tippingpoint", *asked],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is for the run
+    )
+
+
+async def _serve(options: argparse.Namespace, answers: Path) -> None:
+    token = secrets.token_urlsafe(24)
+    pages = LocalPages(options.runs, PageAccess(token), answers)
+    place = _listen(options.port)
+    ending = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, ending.set)
+    async with serving(pages, place, None):
+        path = f"/runs/{options.run}" if options.run else "/"
+        address = f"http://{_ADDRESS}:{place.getsockname()[1]}{path}?token={token}"
+        print(address, flush=True)
+        if options.open:
+            _open(address)
+        while not ending.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ending.wait(), 5.0)
+            if options.until_unread and timing.monotonic() - pages.seen > _UNREAD:
+                return
+
+
+def _listen(port: int | None) -> socket.socket:
+    """Return a socket on loopback: on the port asked for, else on the usual one or any that is free."""
+    place = socket.socket()
+    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    for tried in (_PORT, 0) if port is None else (port,):
+        with suppress(OSError):
+            place.bind((_ADDRESS, tried))
+            return place
+    place.close()
+    raise UserError("--port", port, "a free port")
+
+
+def _open(address: str) -> None:
+    """Open a browser where there is a desktop. A browser in the terminal would take it from the run."""
+    if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        webbrowser.open(address)
