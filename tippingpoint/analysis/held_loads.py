@@ -78,12 +78,16 @@ def failed_to_hold(
     late: str,
     leader_changed: str = "",
     unmade: str = "",
+    violated: str = "",
 ) -> str:
     """Return why the target did not hold a load; empty if it held it for as long as the stage lasted.
 
-    `stalls` are the stage's, `late` is the answer of `behind`, `leader_changed` that of leaders.leader_changed, and
-    `unmade` that of `not_made`: things that a search asked for, and that could not be made, were too many.
+    `stalls` are the stage's, `late` is the answer of `behind`, `leader_changed` that of leaders.leader_changed,
+    `violated` that of violations.violated, and `unmade` that of `not_made`: things that a search asked for, and that
+    could not be made, were too many.
     """
+    if violated:
+        return violated
     composite = [name for name in LAUNCHES if stage.attempts(name)]
     own = composite or run.own_load
     attempts = sum(stage.attempts(name) for name in own)

@@ -307,6 +307,7 @@ def _without_threshold(cliff: Cliff | None, loads: Sequence[Load], checks: Seque
         "error": ("error_rate", f"failed {show_calls(operation)}"),
         "throughput": ("throughput", "throughput"),
         "leader": ("", "leaders"),
+        "violation": ("", "correctness"),
     }[cliff.by]
     return ["The thresholds allow that."] if limit in limits else [f"No threshold is about {what}."]
 

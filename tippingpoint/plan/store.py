@@ -219,7 +219,9 @@ class StorePlan(BaseSearchPlan, frozen=True):
         if self.find is not None:
             return self.find.load
         given = {name: {getattr(stage, name) for stage in self.stages} for name in STORE_LOADS}
-        varied: list[StoreLoad] = [name for name in STORE_LOADS if None not in given[name] and len(given[name]) > 1]
+        varied: list[StoreLoad] = [
+            name for name in STORE_LOADS if None not in given[name] and len(given[name]) > 1
+        ]
         first: list[StoreLoad] = ["operations", "expiring", "watchers"]
         there: list[StoreLoad] = [name for name in first if given[name] - {None, 0}]
         return (varied or there or first)[0]

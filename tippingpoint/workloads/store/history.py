@@ -85,6 +85,8 @@ class History:
         self._early: dict[int, int] = {}
         """By revision, how many watchers saw it before the answer to its write came."""
         self._furthest = 0
+        self._forgotten = 0
+        """The latest revision that is not remembered any more."""
 
     def join(self, reader: Reader, start: int) -> None:
         """Have a watcher see all changes from a revision on."""
@@ -154,10 +156,11 @@ class History:
         """Yield, once for each, when those writes were acknowledged, before a moment, that a watcher has not seen."""
         place = max(reader.position, reader.given_up)
         while place - self._first < len(self._revisions):
-            moment = self._acknowledged.get(self._revisions[place - self._first])
+            revision = self._revisions[place - self._first]
+            moment = self._acknowledged.get(revision)
             if moment is not None and moment >= before:
                 break
-            if moment is not None:
+            if moment is not None and revision >= reader.start:
                 yield moment
             place += 1
         reader.given_up = place
@@ -181,9 +184,10 @@ class History:
         """Note that a watcher is at a later event than its next one: what is between these was skipped."""
         revisions = self._revisions
         there = bisect_left(revisions, revision, place)
-        if there > place:
+        # Answers to writes before it began may have come since.
+        if skipped := [each for each in revisions[place:there] if each >= reader.start]:
             missed = reader.missed = reader.missed if reader.missed is not None else {}
-            missed.update(dict.fromkeys(revisions[place:there], now))
+            missed.update(dict.fromkeys(skipped, now))
         if there == len(revisions) or revisions[there] != revision:
             # Its own position is not after it yet.
             self._insert(there, revision, key, now)
@@ -196,7 +200,7 @@ class History:
             return
         place = bisect_left(self._revisions, revision)
         known = place < len(self._revisions) and self._revisions[place] == revision
-        if known or revision < reader.start or (self._revisions and revision < self._revisions[0]):
+        if known or revision < reader.start or revision <= self._forgotten:
             self._violated("event-repeated", key, revision, reader)
             return
         self._insert(place, revision, key, now)
@@ -228,6 +232,7 @@ class History:
         count = min(seen - self._first, len(self._revisions) - _KEPT)
         if count <= 0:
             return
+        self._forgotten = self._revisions[count - 1]
         for revision in self._revisions[:count]:
             self._keys.pop(revision, None)
             self._acknowledged.pop(revision, None)
