@@ -195,7 +195,7 @@ class Fault(Section, frozen=True):
         "nodes of Pacemaker: `slow-disk` lets a node write to its disk twice a second only, until `free-disk`. After "
         "`fail-fencing` the cluster cannot fence the node, until `mend-fencing`. `kill-daemon` kills one of its "
         "daemons. `drop-claims` is a restart storm: it drops every claim and connection and claims new leases all at "
-        "once."
+        "once. On a store it drops every connection, and all watchers come up again at once."
     )
     member: str | None = Field(
         default=None, description="The name of a lab's member. `drop-claims` has none."
