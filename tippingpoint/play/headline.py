@@ -102,6 +102,11 @@ class Headline(RunnerEvents):
                 kept.pop(fields["worker"], None)
 
     @property
+    def has_load(self) -> bool:
+        """Whether any worker has told of its load."""
+        return self._progress is not None
+
+    @property
     def totals(self) -> Mapping[str, int]:
         """Counts since the run began: failures, lost leases or things, refusals by a rate limit, and retries."""
         self._unread.read()
