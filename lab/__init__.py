@@ -8,7 +8,9 @@ A lab is a context manager and a program, such as `with EtcdLab() as lab` and `p
 
 The modules beside the folders are shared by several labs:
 
-- `program` and `tether` run a lab as a program whose processes end with it.
+- `arguments` reads the command lines of scripts, before anything is fetched.
+
+- `up`, `program` and `tether` run a lab as a program whose processes end with it.
 
 - `control` and `ask` are the socket by which members are killed, stopped, continued and started.
 

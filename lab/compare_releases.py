@@ -15,13 +15,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from lab.arguments import compare_releases_parser
 from lab.cgroups import LEAST_CPU
 from lab.commands import compare_words, run_on, write_page
 from lab.control import LabError
 from lab.demo import LABS, Lab
 from lab.etcd.cluster import EtcdLab
 from lab.places import Places, take_places
-from lab.program import add_cpus
 from lab.watched import watched
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import load_plan
@@ -34,33 +34,7 @@ MEMBERS = 3
 
 def main(arguments: Sequence[str]) -> int:
     """Run and compare, and return the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="compare-releases", description="One plan on several releases, in turns."
-    )
-    parser.add_argument("target", choices=LABS)
-    parser.add_argument(
-        "releases", nargs="+", metavar="RELEASE", help="suites or versions, such as bookworm or 3.4"
-    )
-    parser.add_argument("--plan", required=True, help="a plan's file, or the name of a shipped plan")
-    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="runs of each release (3)")
-    parser.add_argument(
-        "--hold",
-        default="4s",
-        metavar="TIME",
-        help="the longest hold of a stage: repeats tell more than long holds (4s)",
-    )
-    parser.add_argument(
-        "--cpu",
-        type=float,
-        metavar="CORES",
-        help="so much of a core for each member of an etcd: what else the machine does then matters less",
-    )
-    add_cpus(parser)
-    parser.add_argument("--set", dest="settings", metavar="KEY=VALUE", action="append", default=[])
-    parser.add_argument(
-        "--out", type=Path, default=Path("runs"), metavar="DIR", help="where runs go (./runs)"
-    )
-    options = parser.parse_args(arguments)
+    options = compare_releases_parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     runs: dict[str, list[Path]] = {}
     try:

@@ -6,6 +6,7 @@ import contextlib
 import random
 import socket
 import threading
+import zlib
 from pathlib import Path
 
 from lab.control import LabError
@@ -16,6 +17,13 @@ _BLOCK = 50
 _asking = threading.Lock()
 _blocks: list[socket.socket] = []
 _unused: list[int] = []
+_preferred: str | None = None
+
+
+def prefer(name: str) -> None:
+    """Have this process take the same ports whenever it is started with this name, as far as they are free."""
+    global _preferred
+    _preferred = name
 
 
 def free_ports(count: int) -> list[int]:
@@ -27,10 +35,13 @@ def free_ports(count: int) -> list[int]:
     with _asking:
         while len(ports) < count:
             if not _unused:
-                _unused.extend(_block())
+                _unused.extend(reversed(_block()))
             port = _unused.pop()
             with contextlib.suppress(OSError), socket.socket() as listener:
+                # As servers do: connections of a lab that has just stopped (TIME_WAIT) do not take the port.
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 listener.bind(("127.0.0.1", port))
+                listener.listen()
                 ports.append(port)
     return ports
 
@@ -43,9 +54,7 @@ def _block() -> range:
     """
     ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     highest = ephemeral - 1 if ephemeral > _LOWEST + 1000 else 65_535
-    firsts = list(range(_LOWEST, highest + 2 - _BLOCK, _BLOCK))
-    random.shuffle(firsts)
-    for first in firsts:
+    for first in _in_order(list(range(_LOWEST, highest + 2 - _BLOCK, _BLOCK))):
         name = socket.socket(socket.AF_UNIX)
         try:
             name.bind(f"\0tippingpoint-ports-{first}")
@@ -55,3 +64,12 @@ def _block() -> range:
         _blocks.append(name)
         return range(first, first + _BLOCK)
     raise LabError(f"ports {_LOWEST} to {highest}: all taken", "fewer tests and labs at a time")
+
+
+def _in_order(firsts: list[int]) -> list[int]:
+    """Return the blocks in the order to try: from the preferred name's own on, or at random, as tests should be."""
+    if _preferred is None:
+        random.shuffle(firsts)
+        return firsts
+    own = zlib.crc32(_preferred.encode()) % len(firsts)
+    return firsts[own:] + firsts[:own]

@@ -1,26 +1,13 @@
-"""Runs a lab as a program, with a directory that is removed with it, and ends it when told to."""
+"""Makes a directory that is removed with the process that made it, whatever ends that process."""
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import os
 import shutil
-import signal
-import stat
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TypeVar
-
-from lab.control import LabError
-from tippingpoint.errors import UserError
-
-L = TypeVar("L")
 
 # This process may be killed without time to clean up. So another process holds the other end of a pipe.
 _REMOVE_WHEN_INPUT_ENDS = """
@@ -47,43 +34,3 @@ def vanishing_directory(cleanup: ExitStack) -> Path:
 
     cleanup.callback(remove)
     return directory
-
-
-def add_cpus(parser: argparse.ArgumentParser) -> None:
-    """Add the option by which a user splits the processors; `take_places` reads its value."""
-    parser.add_argument(
-        "--cpus",
-        metavar="N-M",
-        help="the processors of the target, such as 1-3: all but one in four; the others are for what loads it",
-    )
-
-
-def serve(make: Callable[[], AbstractContextManager[L]], describe: Callable[[L], str]) -> int:
-    """Run a lab, print its addresses, and end it with SIGINT, SIGTERM or standard input. Return the exit code."""
-    told = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda _number, _frame: told.set())
-    try:
-        with make() as lab:
-            print(describe(lab), flush=True)
-            if _input_can_end():
-                threading.Thread(target=_tell_at_end_of_input, args=(told,), daemon=True).start()
-            told.wait()
-    except (LabError, UserError) as problem:
-        print(problem, file=sys.stderr)
-        return 2
-    with contextlib.suppress(OSError):  # nobody may be reading any more
-        print("the lab has ended, and its data is removed", file=sys.stderr)
-    return 0
-
-
-def _input_can_end() -> bool:
-    """Tell whether standard input can end later. /dev/null or a file is at its end at once."""
-    mode = os.fstat(0).st_mode
-    return os.isatty(0) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-
-
-def _tell_at_end_of_input(told: threading.Event) -> None:
-    while os.read(0, 4096):
-        pass
-    told.set()

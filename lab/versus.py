@@ -1,7 +1,7 @@
 """Runs one plan on two private targets, collects figures of their members, and writes one page that compares them.
 
-    python -m lab.versus etcd        # API v2 against v3
-    python -m lab.versus openstack   # Nova and Neutron on one message broker, and on one each
+    python -m lab.versus compare-etcd      # API v2 and v3
+    python -m lab.versus compare-brokers   # Nova and Neutron on one message broker, and on one each
 
 Each command is a separate process, as if started by a user. The exit code is 0 with a page, even if a threshold was
 missed or one side is worse. It is 3 if a side measured nothing.
@@ -9,19 +9,18 @@ missed or one side is worse. It is 3 if a side measured nothing.
 
 from __future__ import annotations
 
-import argparse
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.arguments import versus_parser
 from lab.commands import run_on, write_page
 from lab.control import LabError
 from lab.etcd.cluster import EtcdLab
 from lab.openstack.cloud import OpenstackLab
 from lab.places import Places, take_places
-from lab.program import add_cpus
 from lab.watched import watched
 from tippingpoint.errors import UserError
 
@@ -54,7 +53,7 @@ _MEMBERS = 3
 _PORTS = (f"target.network={OpenstackLab.network}",)
 """Each server needs a port. Otherwise Neutron would send its agents hardly any messages."""
 _QUESTIONS = {
-    "etcd": _Question(
+    "compare-etcd": _Question(
         "etcd-ramp",
         "etcd-v2-v3.html",
         (
@@ -62,7 +61,7 @@ _QUESTIONS = {
             _Side("etcd-v3", "API v3 of a private 3-member etcd", _etcd, ("target.api=v3",)),
         ),
     ),
-    "openstack": _Question(
+    "compare-brokers": _Question(
         "openstack-boot-delete",
         "openstack-brokers.html",
         (
@@ -74,35 +73,28 @@ _QUESTIONS = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run and compare both, and return the exit code."""
-    parser = argparse.ArgumentParser(prog="versus", description="One plan on two private targets.")
-    parser.add_argument("target", choices=_QUESTIONS)
-    parser.add_argument("--plan", help="another plan than the one that is shipped for this")
-    parser.add_argument("--set", dest="settings", metavar="KEY=VALUE", action="append", default=[])
-    parser.add_argument(
-        "--out", type=Path, default=Path("runs"), metavar="DIR", help="where runs go (./runs)"
-    )
-    add_cpus(parser)
-    options = parser.parse_args(arguments)
-    question = _QUESTIONS[options.target]
+    """Run and compare both sides of a question, and return the exit code."""
+    script, *rest = arguments
+    options = versus_parser(script).parse_args(rest)
+    question = _QUESTIONS[script]
     plan: str = options.plan or question.plan
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     runs: list[Path] = []
     try:
-        places = take_places(options.cpus, _MEMBERS if options.target == "etcd" else 0)
+        places = take_places(options.cpus, _MEMBERS if script == "compare-etcd" else 0)
         for side in question.sides:
-            print(f"versus: {plan} on {side.what}", flush=True)
+            print(f"{script}: {plan} on {side.what}", flush=True)
             with side.lab(places) as lab, watched(lab) as prometheus:
                 settings = [f"name={side.name}", *lab.settings(), *side.settings, *options.settings]
                 runs.append(run_on(prometheus, plan, options.out, settings))
     except UserError as problem:
-        print(f"versus: {problem}", file=sys.stderr)
+        print(f"{script}: {problem}", file=sys.stderr)
         return 2
     except (LabError, KeyboardInterrupt) as problem:
         if isinstance(problem, LabError):
-            print(f"versus: {problem}", file=sys.stderr)
+            print(f"{script}: {problem}", file=sys.stderr)
         if runs:
-            print(f"versus: 1 run kept: {runs[0]}")
+            print(f"{script}: 1 run kept: {runs[0]}")
         return 3 if isinstance(problem, LabError) else 130
     return write_page(options.out / question.page, *map(str, runs))
 

@@ -7,6 +7,7 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=$root/.cache
 mkdir -p "$cache/bin" "$cache/lib"
+policy=/usr/sbin/policy-rc.d  # packages ask this program before they start a service
 
 export UV_PYTHON_PREFERENCE=only-system UV_PYTHON_DOWNLOADS=never
 export UV_CACHE_DIR=${UV_CACHE_DIR:-$cache/uv-cache} UV_HTTP_TIMEOUT=${UV_HTTP_TIMEOUT:-180} UV_NO_PROGRESS=1
@@ -22,6 +23,36 @@ die() { tell "$@"; exit 2; }
 
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
     die "python3: $(python3 --version 2>&1 || true): expected Python 3.11 or newer (Debian 12, Ubuntu 24.04 or later)"
+
+# help_if_asked ARGUMENT...: ends the script with its help, which is the comment at its head, if -h or --help comes first.
+help_if_asked() {
+    case ${1-} in
+        -h | --help)
+            sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$root/scripts/${0##*/}"
+            exit 0 ;;
+    esac
+}
+
+# read_arguments ARGUMENT...: ends the script with its help, or with a line about an argument that it does not accept.
+# Nothing has been fetched or installed before: lab/arguments.py needs Python only.
+read_arguments() {
+    local code=0
+    (cd "$root" && python3 -m lab.arguments "${0##*/}" "$@") || code=$?
+    case $code in
+        0) ;;
+        100) exit 0 ;;  # help was printed
+        *) exit "$code" ;;
+    esac
+}
+
+# has_option OPTION ARGUMENT...: whether an option is among the arguments, as --option VALUE or --option=VALUE.
+has_option() {
+    local option=$1 argument
+    for argument in "${@:2}"; do
+        if [[ $argument = "$option" || $argument = "$option="* ]]; then return; fi
+    done
+    return 1
+}
 
 # unpack_packages DIRECTORY NAME...: downloads packages of the distribution and unpacks them, without installing.
 # Needs no root: if the machine has no or old package lists, they are read into .cache/apt.
@@ -229,7 +260,7 @@ need_images() {
 
 # need_release TARGET NAME...: fetches releases of a target into .cache/releases, unless they are there.
 need_release() {
-    (cd "$root" && .venv/bin/python -m lab.releases "$@") >>"$cache/releases.log" ||
+    (cd "$root" && .venv/bin/python -m lab.fetch_releases "$@") >>"$cache/releases.log" ||
         die "$*: not fetched: expected a mirror of Debian within reach"
 }
 
@@ -336,27 +367,52 @@ need_openstack() {
 
 # install_packages WHAT PACKAGE...: installs packages of the distribution for WHAT, as root. None of them is started.
 install_packages() {
-    local what=$1 policy=/usr/sbin/policy-rc.d options=(-qq -y --no-install-recommends)
+    local what=$1 options=(-qq -y --no-install-recommends)
     shift
     command -v apt-get >/dev/null || die "$what: $*: not found: expected Debian 12 or 13, or these installed"
     tell "installing $* with apt-get (their services are not started)"
-    if [ ! -e "$policy" ]; then  # packages ask this before they start a service
+    if [ ! -e "$policy" ]; then
         printf '#!/bin/sh\nexit 101\n' >"$policy"
         chmod 755 "$policy"
-        trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+        trap 'rm -f "$policy"' EXIT
     fi
     export DEBIAN_FRONTEND=noninteractive
-    if ! apt-get "${options[@]}" install "$@" </dev/null >"$cache/apt.log" 2>&1; then
+    : >"$cache/apt.log"
+    if ! run_apt "${options[@]}" install "$@"; then
         say "reading the distribution's package lists"
-        apt-get -qq update >>"$cache/apt.log" 2>&1 || true  # one source may fail; the next line shows that
-        apt-get "${options[@]}" install "$@" </dev/null >>"$cache/apt.log" 2>&1 ||
-            die "$what: not installed (see .cache/apt.log): expected the packages of Debian 12 or 13"
+        run_apt -qq update || true  # one source may fail; the next line shows that
+        run_apt "${options[@]}" install "$@" ||
+            die "$what: not installed: $(tail -n 1 "$cache/apt.log") (more in .cache/apt.log):" \
+                "expected the packages of Debian 12 or 13"
     fi
     rm -f "$cache/apt.log"
     if [ -n "$(trap -p EXIT)" ]; then
         rm -f "$policy"
         trap - EXIT
     fi
+}
+
+# run_apt ARGUMENT...: runs apt-get to its end, whatever signals come: a dpkg that is cut leaves packages half configured.
+# It is in a session of its own, which no signal of a terminal or to our process group reaches. A signal to this script
+# takes effect after it.
+run_apt() {
+    local apt name status seen=-1 signals=0 signal= traps
+    traps=$(trap -p INT TERM HUP)
+    for name in INT TERM HUP; do
+        # shellcheck disable=SC2064  # the name is that of now
+        trap "signal=$name; signals=\$((signals + 1)); tell 'stopping as soon as apt-get has finished'" "$name"
+    done
+    setsid apt-get "$@" </dev/null >>"$cache/apt.log" 2>&1 &
+    apt=$!
+    while [ "$seen" != "$signals" ]; do  # a signal ends `wait` early
+        seen=$signals
+        status=0
+        wait "$apt" || status=$?
+    done
+    trap - INT TERM HUP
+    eval "$traps"
+    if [ -n "$signal" ]; then kill -s "$signal" "$BASHPID"; fi
+    return "$status"
 }
 
 # Installs what LXD's images of tests are made of, as root.

@@ -1,4 +1,4 @@
-"""Writes the output of ./scripts/export-deployer, whose first lines describe its use.
+"""Writes the output of ./scripts/export-deployer.
 
 The format is that of deployer/config.py and deployer/deployment.py in juju-deployer 0.11: a file of named deployments
 with `services`, `relations`, `series`, and `inherits`, which names the deployments to merge.
@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from lab.arguments import deployer_parser
 
 ROOT = Path(__file__).resolve().parents[1]
 BUNDLE = ROOT / "bundles" / "scale.yaml"
@@ -122,17 +124,9 @@ def export(cloud: Path | None) -> Stanza:
 
 
 def main(arguments: Sequence[str]) -> int:
+    options = deployer_parser().parse_args(arguments)
     try:
-        match arguments:
-            case []:
-                cloud = None
-            case ["--cloud", path]:
-                cloud = Path(path)
-            case _:
-                raise ExportError(
-                    f"{' '.join(arguments)}: expected nothing, or --cloud and an overlay's file"
-                )
-        deployments = export(cloud)
+        deployments = export(options.cloud)
     except ExportError as problem:
         print(f"export-deployer: {problem}", file=sys.stderr)
         return 2

@@ -9,7 +9,6 @@ SIGTERM: `python -m lab.etcd.cluster --members 3`.
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import json
 import os
@@ -29,6 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from lab.arguments import up_parser
 from lab.cgroups import LEAST_CPU, Hierarchy, VanishingCgroups, join, limit_cpu
 from lab.control import ControlServer, LabError, Member
 from lab.etcd.programs import find_etcd, flavor
@@ -37,12 +37,13 @@ from lab.halt import halt
 from lab.patience import PATIENCE_S
 from lab.places import Places, on_processors, take_places
 from lab.ports import free_ports
-from lab.program import add_cpus, serve, vanishing_directory
+from lab.program import vanishing_directory
 from lab.service import starting_thread
 from lab.slow_disk import limit_writes
 from lab.tether import tethered
 from lab.thin import ThinLink
-from tippingpoint.monitoring.scrape.jobs import Found, static_targets
+from lab.up import serve
+from tippingpoint.monitoring.scrape.jobs import Found, ScrapeAccess, static_targets
 
 USER = "loadclaimer"
 PREFIX = "/tippingpoint/"
@@ -224,12 +225,18 @@ class EtcdLab:
     def scraped(self, exporters: Exporters) -> Found:
         """Return the scrape jobs: each member exports its figures itself, but for those of a thin network."""
         members = zip(self.names, self.endpoints, strict=True)
-        targets = [f"{endpoint.removeprefix('http://')} host={name}" for name, endpoint in members]
+        targets = [f"{endpoint} host={name}" for name, endpoint in members]
         if self._link is not None:
             address = f"{self._link.address}:{_EXPORTER_PORT}"
             exporters.node(address, NETWORK, of=self._link.pid)
             targets = [f"{self._link.address}:{_METRICS_PORT} host=m1", f"{address} host=m1"]
-        return static_targets("\n".join(targets))
+        return static_targets("\n".join(targets), self._scrape_access())
+
+    def _scrape_access(self) -> ScrapeAccess | None:
+        """Return what scrapes need: with `tls`, /metrics asks for a client's certificate as well."""
+        if self.ca is None or self.cert is None or self.key is None:
+            return None
+        return ScrapeAccess(self.ca.read_text(), self.cert.read_text(), self.key.read_text())
 
     def _files(self) -> dict[str, str]:
         files = {"ca": self.ca, "cert": self.cert, "key": self.key, "credentials": self.credentials}
@@ -446,17 +453,7 @@ def _base64(text: str) -> str:
 
 def main() -> int:
     """Run a cluster until it is told to end, and return the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="lab.etcd.cluster", description="A private etcd cluster on loopback."
-    )
-    parser.add_argument("--members", type=int, default=3)
-    parser.add_argument("--tls", action="store_true", help="clients must show a certificate")
-    parser.add_argument("--auth", action="store_true", help="clients must log in")
-    parser.add_argument("--pprof", action="store_true", help="runs may take profiles of the members")
-    parser.add_argument("--release", metavar="NAME", help="a suite or version, such as bookworm or 3.4")
-    parser.add_argument("--how-to", action="store_true", help="print how to use it instead of JSON")
-    add_cpus(parser)
-    options = parser.parse_args()
+    options = up_parser("etcd").parse_args()
     return serve(
         lambda: EtcdLab(
             options.members,
@@ -466,7 +463,9 @@ def main() -> int:
             pprof=options.pprof,
             places=take_places(options.cpus, options.members),
         ),
-        lambda lab: _how_to(lab) if options.how_to else json.dumps(lab.describe()),
+        _how_to,
+        options,
+        "etcd",
     )
 
 
@@ -476,7 +475,7 @@ def _how_to(lab: EtcdLab) -> str:
         f"etcd is up: {', '.join(lab.names)} at {' '.join(lab.endpoints)}\n"
         f"{lab.places.sentence()}\n"
         f"logs and data are in {lab.directory} while it runs; Ctrl-C ends it\n"
-        f"use it:\n  .venv/bin/tippingpoint run etcd-leases {settings}"
+        f"use it:\n  .venv/bin/tippingpoint run etcd-ramp {settings}"
     )
 
 

@@ -13,7 +13,6 @@ or SIGTERM: `python -m lab.juju.simulator --servers 3`.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import os
@@ -30,16 +29,18 @@ from typing import Any
 
 import yaml
 
+from lab.arguments import up_parser
 from lab.ask import ask
 from lab.control import LabError, Member
 from lab.juju.store import PROFILES
-from lab.juju.tls import CERTIFICATES, Certificate, make_controller_certificates
+from lab.juju.tls import Certificate, make_controller_certificates
 from lab.patience import PATIENCE_S
 from lab.places import Places, take_places
 from lab.ports import free_ports
-from lab.program import add_cpus, serve, vanishing_directory
+from lab.program import vanishing_directory
 from lab.service import starting_thread
 from lab.tether import tethered
+from lab.up import serve
 
 CONTROLLER = "simulator"
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -287,45 +288,22 @@ def _write(path: Path, content: str) -> None:
 
 def main() -> int:
     """Run a simulated controller until it is told to end, and return the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="lab.juju.simulator", description="A private, simulated Juju controller on loopback."
-    )
-    parser.add_argument("--servers", type=int, default=1)
-    parser.add_argument("--profile", default="instant", help=f"the store's cost: {', '.join(PROFILES)}")
-    parser.add_argument("--scale", type=float, default=1.0, help="one simulated lease stands for so many")
-    parser.add_argument("--patched", action="store_true", help="any unit may claim any lease")
-    parser.add_argument("--rate-limit", metavar="MAX,SECONDS", help="agents' logins, as 10,0.25 (Juju's own)")
-    parser.add_argument("--port", type=int, help="of every server, as 17070; a free one when left out")
-    parser.add_argument("--certificate", default="valid", choices=CERTIFICATES)
-    parser.add_argument("--how-to", action="store_true", help="print how to use it instead of JSON")
-    add_cpus(parser)
-    options = parser.parse_args()
+    options = up_parser("juju").parse_args()
     return serve(
         lambda: JujuLab(
             options.servers,
             options.profile,
             options.scale,
             options.patched,
-            _rate_limit(options.rate_limit),
+            options.rate_limit,
             certificate=options.certificate,
             port=options.port,
             places=take_places(options.cpus),
         ),
-        lambda lab: _how_to(lab) if options.how_to else json.dumps(lab.describe()),
+        _how_to,
+        options,
+        "juju",
     )
-
-
-def _rate_limit(text: str | None) -> tuple[int, float] | None:
-    if text is None:
-        return None
-    most, _, seconds = text.partition(",")
-    try:
-        limit = int(most), float(seconds)
-    except ValueError:
-        limit = (0, 0.0)
-    if limit[0] < 1 or limit[1] <= 0:
-        raise LabError(f"rate-limit: {text}", "MAX,SECONDS, as 10,0.25")
-    return limit
 
 
 def _how_to(lab: JujuLab) -> str:

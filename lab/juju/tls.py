@@ -14,7 +14,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from lab.certificates import VALID, named, unsigned
 
 Certificate = Literal["valid", "expired", "other-name", "other-authority"]
-CERTIFICATES: tuple[Certificate, ...] = ("valid", "expired", "other-name", "other-authority")
 
 SERVER_NAME = "juju-apiserver"
 

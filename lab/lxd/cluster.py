@@ -10,7 +10,6 @@ input, SIGINT or SIGTERM: `python -m lab.lxd.cluster --members 3`.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import itertools
 import json
@@ -32,6 +31,7 @@ from typing import Any
 
 import yaml
 
+from lab.arguments import up_parser
 from lab.certificates import name_in
 from lab.cgroups import VanishingCgroups
 from lab.control import ControlServer, LabError, Member
@@ -45,9 +45,10 @@ from lab.network import BRIDGE, Switch
 from lab.patience import PATIENCE_S
 from lab.places import Places, on_processors, take_places
 from lab.ports import free_ports
-from lab.program import add_cpus, serve, vanishing_directory
+from lab.program import vanishing_directory
 from lab.service import starting_thread
 from lab.tether import tethered
+from lab.up import serve
 from tippingpoint.monitoring.scrape.jobs import Found, Group, Job
 from tippingpoint.targets.lxd.errors import lxd_error
 from tippingpoint.targets.lxd.image import tiny_image
@@ -673,15 +674,7 @@ def _daemon(process: subprocess.Popen[bytes], program: str) -> int | None:
 
 def main() -> int:
     """Run a lab until it is told to end, and return the exit code."""
-    parser = argparse.ArgumentParser(prog="lab.lxd.cluster", description="A private LXD; needs root.")
-    parser.add_argument("--members", type=int, default=3)
-    parser.add_argument("--most", type=int, default=10, help="the most members, with those that join later")
-    parser.add_argument("--single", action="store_true", help="one server, no cluster")
-    parser.add_argument("--product", choices=("lxd", "incus"), default="lxd")
-    parser.add_argument("--release", metavar="NAME", help="a suite or version, such as trixie or 6.0.4")
-    parser.add_argument("--how-to", action="store_true", help="print how to use it instead of JSON")
-    add_cpus(parser)
-    options = parser.parse_args()
+    options = up_parser("lxd").parse_args()
     members = 1 if options.single else options.members
     return serve(
         lambda: LxdLab(
@@ -692,7 +685,9 @@ def main() -> int:
             options.release,
             take_places(options.cpus, members),
         ),
-        lambda lab: _how_to(lab) if options.how_to else json.dumps(lab.describe()),
+        _how_to,
+        options,
+        options.product,
     )
 
 

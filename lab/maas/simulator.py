@@ -31,19 +31,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from lab.arguments import up_parser
 from lab.ask import ask
 from lab.certificates import make_certificates
 from lab.cgroups import VanishingCgroups
 from lab.control import LabError, Member
+from lab.exporters import Exporters
 from lab.maas.control import MOST_HOSTS, MOST_MACHINES
 from lab.maas.libvirt import LibvirtHost
 from lab.maas.region import Timings
 from lab.patience import PATIENCE_S
 from lab.places import Places, take_places
 from lab.ports import free_ports
-from lab.program import add_cpus, serve, vanishing_directory
+from lab.program import vanishing_directory
 from lab.service import Starter, starting_thread
 from lab.tether import tethered
+from lab.up import serve
+from tippingpoint.monitoring.scrape.jobs import Found, ScrapeAccess, static_targets
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -184,6 +188,11 @@ class MaasLab:
             "simulated": True,
         } | ({"libvirt": self.libvirt.describe()} if self.libvirt else {})
 
+    def scraped(self, exporters: Exporters) -> Found:
+        """Return the scrape jobs: what MAAS exports of its database, and the region controller of its requests."""
+        access = ScrapeAccess(self.ca.read_text()) if self.ca is not None else None
+        return static_targets(f"{self.url}/metrics host=region\n{self.metrics_url} host=region", access)
+
     def settings(self) -> list[str]:
         """Return the lab's addresses for a plan: `key=value` for each `--set` of `tippingpoint run`."""
         found = [f"target.credentials={self.credentials}", f"lab={self.socket}"]
@@ -250,27 +259,7 @@ def _write(path: Path, content: str) -> None:
 
 def main() -> int:
     """Run a simulated region until it is told to end, and return the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="lab.maas.simulator", description="A private, simulated MAAS region on loopback."
-    )
-    parser.add_argument(
-        "--machines", type=int, default=0, help="that are there from the beginning, and Ready"
-    )
-    parser.add_argument("--racks", type=int, default=1, help="rack controllers")
-    parser.add_argument("--hosts", type=int, default=0, help="VM hosts that are there from the beginning")
-    parser.add_argument("--tls", action="store_true", help="https, with an authority of its own")
-    parser.add_argument("--libvirt", action="store_true", help="with real virtual machines; needs root")
-    for name, meaning in (
-        ("commissioning", "what commissioning takes"),
-        ("deploying", "what a deployment takes"),
-        ("releasing", "what a release takes"),
-        ("power-timeout", "what a power controller that is silent costs"),
-        ("timeout", "after which a machine that never boots has failed"),
-    ):
-        parser.add_argument(f"--{name}", type=float, metavar="SECONDS", help=meaning)
-    parser.add_argument("--how-to", action="store_true", help="print how to use it instead of JSON")
-    add_cpus(parser)
-    options = parser.parse_args()
+    options = up_parser("maas").parse_args()
     return serve(
         lambda: MaasLab(
             options.machines,
@@ -281,7 +270,9 @@ def main() -> int:
             options.hosts,
             take_places(options.cpus),
         ),
-        lambda lab: _how_to(lab) if options.how_to else json.dumps(lab.describe()),
+        _how_to,
+        options,
+        "maas",
     )
 
 
@@ -303,7 +294,7 @@ def _how_to(lab: MaasLab) -> str:
         f"a SIMULATED MAAS region is up at {lab.url}, with {lab.counts()['machines']} machines\n"
         f"{lab.places.sentence()}\n"
         f"its URL and API key are in {lab.credentials} while it runs; Ctrl-C ends it\n"
-        f"Prometheus finds metrics at {lab.url}/metrics and {lab.metrics_url}\n"
+        f"a Prometheus can scrape {lab.url}/metrics and {lab.metrics_url}\n"
         f"run a plan on it:\n"
         f"  .venv/bin/tippingpoint run maas-register-small {_set(lab.settings()[:2])}\n"
         f"faults beside kill, stop, continue, start and slow (see lab/maas/control.py):\n"

@@ -11,8 +11,7 @@ input, SIGINT or SIGTERM: `python -m lab.openstack.cloud --computes 4`.
 
 from __future__ import annotations
 
-import argparse
-import json
+import shlex
 import sys
 import threading
 import time
@@ -23,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from lab.arguments import up_parser
 from lab.certificates import make_certificates
 from lab.control import ControlServer, LabError, Member
 from lab.exporters import MACHINE, OPENSTACK, Exporters
@@ -45,11 +45,12 @@ from lab.openstack.tenancy import (
 from lab.patience import PATIENCE_S
 from lab.places import Places, take_places
 from lab.ports import free_ports
-from lab.program import add_cpus, serve, vanishing_directory
+from lab.program import vanishing_directory
 from lab.rabbitmq import RabbitLab
 from lab.releases.find import find
 from lab.releases.usr import check_usr
 from lab.service import Service, Starter
+from lab.up import serve
 from tippingpoint.monitoring.scrape.jobs import Found, static_targets
 
 _POLL_S = 0.3
@@ -377,40 +378,44 @@ class OpenstackLab:
             time.sleep(_POLL_S)
 
 
-def asked_for(program: str, what: str) -> Callable[[], OpenstackLab]:
-    """Return a function that makes the lab for a program's command line."""
-    parser = argparse.ArgumentParser(prog=program, description=what)
-    parser.add_argument("--computes", type=int, default=4)
-    parser.add_argument(
-        "--brokers", type=int, default=1, help="2: Nova's messages on one, Neutron's on the other"
-    )
-    parser.add_argument(
-        "--tls", action="store_true", help="endpoints are https, with a certificate of the lab's"
-    )
-    parser.add_argument(
-        "--rabbitmq", metavar="NAME", help="another release of the brokers: a suite or version; needs root"
-    )
-    parser.add_argument(
-        "--release",
-        metavar="NAME",
-        help="another release of OpenStack: a suite or a version of Nova; needs root",
-    )
-    add_cpus(parser)
-    options = parser.parse_args()
-    return lambda: OpenstackLab(
-        options.computes,
-        options.brokers,
-        options.tls,
-        options.rabbitmq,
-        options.release,
-        take_places(options.cpus),
-    )
-
-
 def main() -> int:
     """Run a lab until it is told to end, and return the exit code."""
-    make = asked_for("lab.openstack.cloud", "A private OpenStack control plane.")
-    return serve(make, lambda lab: json.dumps(lab.describe()))
+    options = up_parser("openstack").parse_args()
+    return serve(
+        lambda: OpenstackLab(
+            options.computes,
+            options.brokers,
+            options.tls,
+            options.rabbitmq,
+            options.release,
+            take_places(options.cpus),
+        ),
+        _how_to,
+        options,
+        "openstack",
+    )
+
+
+def _how_to(lab: OpenstackLab) -> str:
+    settings = " ".join(f"--set {shlex.quote(setting)}" for setting in lab.settings())
+    of = f" of {lab.release.label}" if lab.release is not None else ""
+    below = f", on {lab.rabbitmq}" if lab.rabbitmq else ""
+    return (
+        f"OpenStack is up: {len(lab.hosts)} computes{of} at {lab.auth_url}{below}\n"
+        f"{lab.places.sentence()}\n"
+        f"logs and data are in {lab.directory} while it runs; Ctrl-C stops it and removes all of it\n"
+        f"use it:\n"
+        f"  .venv/bin/tippingpoint run openstack-boot-delete-small {settings}\n"
+        f"  .venv/bin/tippingpoint run openstack-fill-small {settings}\n"
+        f"with ports, which load Neutron's broker too: --set target.network={lab.network}\n"
+        f"look at it (clouds are tippingpoint, tippingpoint-app and admin):\n"
+        f"  OS_CLIENT_CONFIG_FILE={lab.clouds} openstack --os-cloud tippingpoint server list\n"
+        f"kill, start, stop or continue one of {', '.join(lab.names)}:\n"
+        f'  ./scripts/lab fault openstack {lab.socket} \'{{"do": "kill", "member": "compute-1"}}\'\n'
+        f"make Keystone slow; count the rows of the databases:\n"
+        f'  ./scripts/lab fault openstack {lab.socket} \'{{"do": "slow", "member": "keystone", "seconds": 2}}\'\n'
+        f'  ./scripts/lab fault openstack {lab.socket} \'{{"do": "count"}}\''
+    )
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ or SIGTERM: `python -m lab.pacemaker.cluster --nodes 4`.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import itertools
 import json
@@ -32,6 +31,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from lab.arguments import up_parser
 from lab.cgroups import Hierarchy, VanishingCgroups
 from lab.control import ControlServer, LabError, Member
 from lab.exporters import EVERY, MACHINE, NETWORK, Exporters
@@ -54,10 +54,11 @@ from lab.pacemaker.verbs import Verb, verbs_of
 from lab.patience import PATIENCE_S
 from lab.places import Places, on_processors, take_places
 from lab.ports import free_ports
-from lab.program import add_cpus, serve, vanishing_directory
+from lab.program import vanishing_directory
 from lab.service import starting_thread
 from lab.slow_disk import limit_writes
 from lab.tether import tethered
+from lab.up import serve
 from tippingpoint.errors import OperationFailed
 from tippingpoint.monitoring.scrape.jobs import Found, Group, Job
 from tippingpoint.targets.pacemaker.status import ClusterStatus, read_status
@@ -816,54 +817,21 @@ def _check_programs() -> None:
 
 def main() -> int:
     """Run a lab until told to end; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="lab.pacemaker.cluster", description="A private Pacemaker; needs root."
-    )
-    parser.add_argument("--nodes", type=int, default=3, metavar="N", help="full nodes (3)")
-    parser.add_argument(
-        "--remotes", type=int, default=0, metavar="M", help="nodes with pacemaker-remoted (0)"
-    )
-    parser.add_argument(
-        "--release",
-        default="",
-        metavar="R",
-        help="a release of Debian such as trixie, or a version such as 3.0.0 (this machine's)",
-    )
-    parser.add_argument(
-        "--property",
-        dest="properties",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        type=_property,
-        help="a cluster property to start with, such as cluster-ipc-limit=20000",
-    )
-    parser.add_argument(
-        "--token", type=int, default=1000, metavar="MS", help="Corosync's token timeout (1000)"
-    )
-    parser.add_argument("--tls", action="store_true", help="with certificates; needs Pacemaker 3")
-    parser.add_argument("--how-to", action="store_true", help="print how to use it instead of JSON")
-    add_cpus(parser)
-    options = parser.parse_args()
+    options = up_parser("pacemaker").parse_args()
     return serve(
         lambda: PacemakerLab(
             options.nodes,
             options.token,
             properties=dict(options.properties),
             remotes=options.remotes,
-            release=options.release,
+            release=options.release or "",
             tls=options.tls,
             places=take_places(options.cpus, options.nodes),
         ),
-        lambda lab: _how_to(lab) if options.how_to else json.dumps(lab.describe()),
+        _how_to,
+        options,
+        "pacemaker",
     )
-
-
-def _property(text: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
-    if not separator or not name:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected NAME=VALUE")
-    return name, value
 
 
 def _how_to(lab: PacemakerLab) -> str:

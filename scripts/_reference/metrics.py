@@ -61,7 +61,7 @@ def _pack(pack: Pack) -> str:
         [
             f"### {pack.title} (`{pack.name}`)",
             "",
-            f"{one_line(pack.meaning)} {whose}",
+            f"{one_line(pack.meaning)} {whose} [An example](prometheus/{pack.name}.yml) scrapes it.",
             "",
             table(["figure", "unit", "meaning", "from"], [_figure(figure) for figure in pack.figures]),
             "",

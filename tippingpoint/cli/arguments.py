@@ -243,6 +243,14 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of all commands that run a plan."""
     _add_out(parser)
     parser.add_argument("--json", action="store_true", help="print the report as JSON on standard output")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--quiet", "-q", action="store_true", help="show no progress, only the result")
+    shown.add_argument(
+        "--verbose",
+        "-v",
+        action="store_true",
+        help="show every event, and a line each second without a terminal",
+    )
     parser.add_argument("--force", action="store_true", help="begin stages for which the target has no room")
     _add_prometheus(
         parser,

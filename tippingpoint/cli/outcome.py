@@ -4,54 +4,85 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from tippingpoint.analysis.analyse import Analysis, analyse
 from tippingpoint.cli.page import keep_report
 from tippingpoint.errors import UserError
 from tippingpoint.report import render_report
 from tippingpoint.report.document import build_document
+from tippingpoint.report.formats.terminal import render_end
+from tippingpoint.report.sections.totals import build_totals
 from tippingpoint.rundir.held import HeldDirectory
 from tippingpoint.rundir.results import load_run
 
-_COLOURS = {"met": "green", "missed": "red", "withheld": "yellow", "failed": "red"}
+WIDE = 120
+"""Columns of what is not written to a terminal."""
 
 
-def print_outcome(directory: Path, *, as_json: bool) -> int:
-    """Write the report of the run in a directory and print the result; returns the verdict's exit code."""
-    try:
-        held = HeldDirectory.open(directory)
-    except OSError as problem:
-        accepted = f"the run's directory, as the run left it ({problem.strerror})"
-        raise UserError("--out", str(directory), accepted) from None
-    analysis = analyse(load_run(directory))
-    document = build_document(analysis)
-    page = keep_report(analysis.run, render_report(document, "html"), held)
-    held.close()
-    said = render_report(document, "json") if as_json else _said(analysis, page)
-    with contextlib.suppress(OSError):  # the exit code is the run's even where the output failed
-        sys.stdout.write(said)
-        sys.stdout.flush()
-    return analysis.verdict.exit_code
+class Outcome:
+    """The outcome of the run in a directory, whose report is written once this exists."""
+
+    def __init__(self, directory: Path, *, as_json: bool) -> None:
+        """Write the report; raises UserError if the directory is gone."""
+        try:
+            held = HeldDirectory.open(directory)
+        except OSError as problem:
+            accepted = f"the run's directory, as the run left it ({problem.strerror})"
+            raise UserError("--out", str(directory), accepted) from None
+        self._analysis = analyse(load_run(directory))
+        self._document = build_document(self._analysis)
+        self._page = keep_report(self._analysis.run, render_report(self._document, "html"), held)
+        self._as_json = as_json
+        held.close()
+
+    @property
+    def exit_code(self) -> int:
+        """The verdict's exit code."""
+        return self._analysis.verdict.exit_code
+
+    def show(self) -> None:
+        """Print the result. The exit code is the run's even where that fails."""
+        with contextlib.suppress(OSError):
+            if self._as_json:
+                sys.stdout.write(render_report(self._document, "json"))
+            else:
+                console = Console()
+                width = console.width if console.is_terminal else WIDE
+                lines = render_end(self._document, build_totals(self._analysis.run), width)
+                print_lines(console, [*lines, Text(""), *_last_lines(self._analysis, self._page)])
+            sys.stdout.flush()
 
 
-def _said(analysis: Analysis, page: Path | None) -> str:
-    """The result of a run in a few lines for people; coloured on a terminal."""
-    run, verdict = analysis.run, analysis.verdict
-    colour = _COLOURS[verdict.outcome]
-    where = page or f"no room for it; make one with tippingpoint report {run.directory}"
-    lines = [
-        f"[bold {colour}]{verdict.outcome}[/]  {escape(verdict.sentence)}",
-        escape(analysis.tipping.sentence),
-        *(escape(cause.sentence) for cause in analysis.causes if cause.load is not None),
-        *map(escape, analysis.profiled.sentences if analysis.profiled is not None else ()),
-        *([escape(f"{run.manifest.status}: {run.manifest.reason}")] if run.manifest.reason else []),
-        escape(f"report: {where}"),
-    ]
-    console = Console()
+def print_lines(console: Console, lines: Sequence[Text]) -> None:
+    """Print lines on standard output: on a terminal broken between words, elsewhere as they are."""
     with console.capture() as captured:
-        console.print("\n".join(lines), highlight=False, soft_wrap=True)
-    return captured.get()
+        for line in lines:
+            soft = not console.is_terminal or line.plain.startswith("report: ")  # a path that a reader copies
+            console.print(line, highlight=False, soft_wrap=soft)
+    sys.stdout.write(captured.get())
+
+
+def _last_lines(analysis: Analysis, page: Path | None) -> list[Text]:
+    """How the run ended if that was early, where its report is, and which command comes next."""
+    run = analysis.run
+    manifest = run.manifest
+    where = page or f"no room for it; make one with tippingpoint report {run.directory}"
+    early = [Text(f"{manifest.status}: {manifest.reason}")] if manifest.reason else []
+    return [*early, Text(f"report: {where}"), Text(f"next:   {_next_command(analysis)}")]
+
+
+def _next_command(analysis: Analysis) -> str:
+    """The command that this run suggests: to clean up, to go on, or to look at it."""
+    run = analysis.run
+    left = next((event["remedy"] for event in reversed(run.events) if event["event"] == "left-behind"), None)
+    if left is not None:
+        return f"{left}   (removes what the run left)"
+    plan = analysis.findings.plan
+    if run.manifest.status in ("interrupted", "cut") and plan is not None and plan.find is not None:
+        return f"tippingpoint resume {run.directory}   (goes on with the search)"
+    return f"tippingpoint report {run.directory}"

@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvloop
+from rich.console import Console
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.figures import figures_of
 from tippingpoint.plan.read import Plan
-from tippingpoint.play.progress import ConsoleProgress
+from tippingpoint.play.progress import ConsoleProgress, Detail
 from tippingpoint.play.resume import ResumedRun
 from tippingpoint.play.runner import Runner
 from tippingpoint.util.importing import importing
@@ -27,11 +29,22 @@ if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
 def run_to_report(plan: Plan, options: argparse.Namespace, taken_up: ResumedRun | None) -> int:
     """Run a plan, or go on with a run that was cut, and print the result; returns the verdict's exit code."""
     directory = uvloop.run(_run_plan(plan, options, taken_up, _figures(plan, options)))
-    # Imported once the workers are gone: until then the machine has no memory to spare for what only a report needs.
-    with importing():
-        from tippingpoint.cli.outcome import print_outcome
+    with _writing(options):
+        # Imported once the workers are gone: until then the machine has no memory to spare for a report.
+        with importing():
+            from tippingpoint.cli.outcome import Outcome
 
-    return print_outcome(directory, as_json=options.json)
+        outcome = Outcome(directory, as_json=options.json)
+    outcome.show()
+    return outcome.exit_code
+
+
+def _writing(options: argparse.Namespace) -> AbstractContextManager[object]:
+    """Show on a terminal that the report is being written, which takes seconds."""
+    console = Console(stderr=True)
+    if options.quiet or not console.is_terminal:
+        return nullcontext()
+    return console.status("writing the report")
 
 
 def _figures(plan: Plan, options: argparse.Namespace) -> tuple[RunFigures, Prometheus] | None:
@@ -82,12 +95,33 @@ async def _run_plan(
 async def _run(
     plan: Plan, options: argparse.Namespace, taken_up: ResumedRun | None, figures: RunFigures | None
 ) -> Path:
-    progress = ConsoleProgress()
+    progress = ConsoleProgress(title=plan.name, limits=_p99_limits(plan), detail=_detail(options))
     runner = Runner(plan, options.out, progress, force=options.force, takes_up=taken_up, figures=figures)
+
+    def interrupt() -> None:
+        progress.interrupted()
+        runner.interrupt()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, runner.interrupt)
+        loop.add_signal_handler(number, interrupt)
     try:
+        progress.doing(f"reaching {plan.target.kind}")
         return await runner.run()
     finally:
         progress.close()
+
+
+def _p99_limits(plan: Plan) -> dict[str, float]:
+    """The limits of the plan for the p99 of operations, in microseconds; the lowest of several."""
+    limits: dict[str, float] = {}
+    for threshold in plan.thresholds:
+        if threshold.p99 is not None and threshold.operation:
+            limits[threshold.operation] = min(
+                threshold.p99 * 1e6, limits.get(threshold.operation, float("inf"))
+            )
+    return limits
+
+
+def _detail(options: argparse.Namespace) -> Detail:
+    return "quiet" if options.quiet else "verbose" if options.verbose else "normal"

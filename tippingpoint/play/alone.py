@@ -19,6 +19,7 @@ from tippingpoint.plan.read import Plan
 from tippingpoint.play.conductor import Conductor
 from tippingpoint.play.record import Record
 from tippingpoint.play.turn_report import TurnReport
+from tippingpoint.play.watcher import SearchSoFar
 from tippingpoint.rundir.probe_events import EVENT, FOUND, ProbeEvent
 
 if TYPE_CHECKING:  # a run that judges nothing needs no numpy, and one without figures no client of Prometheus
@@ -55,6 +56,8 @@ class Alone(Conductor):
         self._machine = machine
         self._report: TurnReport | None = None
         self._searcher: Searcher | None = None
+        self._interval: tuple[float, float] | None = None
+        """The 95 % interval of the limit that is searched, once loads held and loads broke."""
         for event in resumed:
             self._record.event(EVENT, **event.model_copy(update={"stage": None}).model_dump())
         spent = max((event.began + event.seconds for event in resumed), default=0.0)
@@ -74,6 +77,8 @@ class Alone(Conductor):
                 await self._until_others_have_gone(following.probe)
                 following = await asyncio.to_thread(self._judged_later, following)
             self._say_word(following)
+            if self._searcher is not None and self._run.probes:
+                self._say_known(self._run.probes)
         return await super().next_turn()
 
     async def held(self, report: TurnReport) -> None:
@@ -113,7 +118,15 @@ class Alone(Conductor):
         plan = self._run.validated()
         if self._searcher is None and not isinstance(plan, CtsPlan) and plan.find is not None:
             self._searcher = searcher_after(plan, plan.find, self._run.probes)
-        return next_load(self._told(), self._searcher)
+        following = next_load(self._told(), self._searcher)
+        if self._searcher is not None:
+            self._interval = self._searcher.interval
+        return following
+
+    def _say_known(self, probes: Sequence[ProbeEvent]) -> None:
+        held = max((probe.size for probe in probes if probe.held), default=None)
+        broke = min((probe.size for probe in probes if probe.held is False), default=None)
+        self._record.searched(SearchSoFar(held, broke, self._interval))
 
     def _told(self) -> FromMemory:
         from tippingpoint.play.memory_reports import FromMemory

@@ -93,6 +93,8 @@ class Closing:
 
     async def end_workers(self) -> None:
         """End the workers, and meanwhile undo the faults that are still in effect."""
+        if self._pool.alive:
+            self._record.doing("waiting for the last answers")
         self._pool.tell_end()
         self._faults.stop()
         await asyncio.gather(self._pool.ended(self._target.settles_within), self._faults.undo())
@@ -101,6 +103,7 @@ class Closing:
     async def _end(self, status: RunStatus, reason: str) -> Path:
         await self.end_workers()
         if self._figures is not None and self._record.is_there:
+            self._record.doing("asking Prometheus for the figures of all stages")
             await self._figures.complete(self._record)
         await self._made.clean()
         cut = self._pool.cut
@@ -117,7 +120,7 @@ class Closing:
 
         A real Juju 4.0.15 then keeps its units' connections and goes on granting them leases.
         """
-        if not self._plan.holds_leases:
+        if not self._plan.is_held:
             return "cut", self._made.gone
         reason = f"{self._made.gone}; leases after that were of units that no longer existed"
         # It is unknown which probes came before that, so a search has found nothing.

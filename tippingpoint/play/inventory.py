@@ -91,6 +91,8 @@ class Inventory:
 
         `silently` reports only what is left: the refusal of the run has a line of its own.
         """
+        if self.entries:
+            self._record.doing("removing what is left")
         hurry = self._interruption.hurried
         within = self._target.clean_within(self._own.plan.to_remove)
         cleaning = asyncio.ensure_future(

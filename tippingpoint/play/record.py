@@ -13,7 +13,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from tippingpoint.errors import UserError
-from tippingpoint.play.watcher import RunnerEvents
+from tippingpoint.play.watcher import RunnerEvents, SearchSoFar
 from tippingpoint.rundir.clock import EVENT, ClockWatch
 from tippingpoint.rundir.files import new_file, open_file
 from tippingpoint.rundir.held import HeldDirectory
@@ -124,6 +124,14 @@ class Record:
     def waiting(self, why: str, waited: float, longest: float) -> None:
         """Tell the watcher what the run waits for, and for how many of at most how many seconds it has waited."""
         self._watcher.waiting(why, waited, longest)
+
+    def doing(self, what: str) -> None:
+        """Tell the watcher what the run does that is no load."""
+        self._watcher.doing(what)
+
+    def searched(self, known: SearchSoFar) -> None:
+        """Tell the watcher what a search knows so far."""
+        self._watcher.searched(known)
 
     def note(self, text: str) -> None:
         """Add a note about the data to the report."""

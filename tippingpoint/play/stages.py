@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tippingpoint.plan.fields import StageKind
+from tippingpoint.plan.lasting import Lasting, Schedule
 from tippingpoint.plan.read import AnyStage
 from tippingpoint.play.capacity_gate import CapacityGate
 from tippingpoint.play.fault_timeline import FaultTimeline
@@ -46,7 +47,11 @@ class Stages:
         self._faults = faults
         self._room = room
         self._record = record
+        self._schedule = Schedule(own.whole)
         self._on: StageOrder | None = None
+        self._storms = 0
+        """How many restart storms there were in the current listed stage."""
+        self._first_began = 0.0
         self.began = 0.0
         """The moment in the run at which the latest stage began."""
         self._hold_began = 0.0
@@ -74,7 +79,15 @@ class Stages:
             kind=self._on.kind,
             remaining=None if self._hold_ends is None else self.hold_left,
             listed=self._on.listed,
+            left=self._left(self._on),
         )
+
+    def _left(self, on: StageOrder) -> Lasting | None:
+        if on.listed is not None:
+            hold = None if self._hold_ends is None else self.hold_left
+            ramp = self._record.now() - self.began
+            return self._schedule.left(on.listed, ramp=ramp, hold=hold, storms=self._storms)
+        return self._schedule.left_of_search(self._record.now() - self._first_began)
 
     async def end_hold_in_order(self) -> None:
         """Wait for what is under way and belongs to this hold, not to the next stage: faults, as a lab may take its
@@ -113,7 +126,7 @@ class Stages:
         begun = self._record.now()
         deadline = timing.monotonic() + over + patience
         latest = timing.monotonic() + over + _AT_MOST * patience
-        headway = Headway(removing=removing, making=not plan.holds_leases)
+        headway = Headway(removing=removing, making=not plan.is_held)
         steadiness = Steadiness(calm)
         while timing.monotonic() < deadline and not (until is not None and until.is_set()):
             # Ticks from before the stage say nothing about it: a storm begins with less load, a removal with more.
@@ -134,7 +147,7 @@ class Stages:
         self._hold_began = timing.monotonic()
         self._hold_ends = self._hold_began + hold
         self._pool.tell(Hold())
-        if self._own.whole.holds_leases:  # the load is there in a hold, and not while it is brought up
+        if self._own.whole.is_held:  # the load is there in a hold, and not while it is brought up
             self._profile(hold)
 
     def end_hold(self, seconds: float) -> None:
@@ -155,6 +168,9 @@ class Stages:
         self, number: int, kind: StageKind, size: float, asked: AnyStage, over: float, listed: int | None
     ) -> None:
         self.began = self._record.now()
+        if self._on is None:
+            self._first_began = self.began
+        self._storms = self._storms + 1 if kind == "storm" else 0
         self._hold_ends = None
         self._room.fill(asked)
         order = StageOrder(
@@ -162,7 +178,7 @@ class Stages:
         )
         self._on = order
         await self._pool.ask(Begun, lambda share: order.model_copy(update={"share": share}))
-        if not self._own.whole.holds_leases:
+        if not self._own.whole.is_held:
             self._profile(over + asked.hold)
 
     def _profile(self, lasts: float) -> None:

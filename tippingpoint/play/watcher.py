@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tippingpoint.conduct.run_state import Phase
 from tippingpoint.plan.fields import StageKind
+from tippingpoint.plan.lasting import Lasting
 from tippingpoint.play.messages import Tick
 from tippingpoint.rundir.manifest import Manifest
 
@@ -38,6 +39,8 @@ class StageProgress:
     """Seconds of the hold that are left; None while the load comes up."""
     listed: int | None = None
     """Which of the listed stages it is, from 1; `stage` also counts storms."""
+    left: Lasting | None = None
+    """The time until the load of the run is over; None if the plan does not say it."""
 
     @property
     def phase(self) -> Phase:
@@ -45,6 +48,17 @@ class StageProgress:
         if self.kind == "destroy":
             return "drain"
         return self.kind if self.remaining is None else _HOLDS[self.kind]
+
+
+class SearchSoFar(NamedTuple):
+    """What a search knows of its limit."""
+
+    held: float | None
+    """The largest load that held; None if none did."""
+    broke: float | None
+    """The smallest load that broke; None if none did."""
+    interval: tuple[float, float] | None
+    """The 95 % interval of the limit; None until loads held and loads broke."""
 
 
 class RunnerEvents:
@@ -64,6 +78,12 @@ class RunnerEvents:
 
     def waiting(self, why: str, waited: float, longest: float) -> None:
         """The run waits for something that it does not do itself; `longest` is how many seconds it waits at most."""
+
+    def doing(self, what: str) -> None:
+        """The run does something that is no load, such as starting its workers; until the next event says otherwise."""
+
+    def searched(self, known: SearchSoFar) -> None:
+        """A search knows more than before."""
 
     def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
         """A single event happened: a fault, the loss of a worker, the end of a stage in a search."""

@@ -16,7 +16,7 @@ def test_both_apis_are_run_gathered_and_compared_by_one_command(tmp_path: Path) 
         sys.executable,
         "-m",
         "lab.versus",
-        "etcd",
+        "compare-etcd",
         f"--out={tmp_path}",
         f"--set=stages={stages}",
     ]

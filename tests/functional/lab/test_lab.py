@@ -308,7 +308,20 @@ def test_the_lab_program_ends_with_its_standard_input() -> None:
         assert lab.wait(_SOON_S) == 0
         assert not any(_alive(pid) for pid in pids)
         assert lab.stderr is not None
-        assert lab.stderr.read() == b"the lab has ended, and its data is removed\n"
+        assert lab.stderr.read() == b"the lab has stopped, and its data is removed\n"
+
+
+def test_a_lab_with_prometheus_is_scraped_and_its_ports_are_the_same_the_next_time() -> None:
+    """Given a lab that was started and stopped, as by `./scripts/lab up etcd --prometheus`."""
+    with _program("--tls", "--prometheus") as (_lab, first, _pids):
+        query = f"{first['prometheus']}/api/v1/query?query=min(up)"
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(query) as answer:
+            up = json.load(answer)["data"]["result"][0]["value"][1]
+    with _program("--tls", "--prometheus") as (_lab, second, _pids):
+        pass
+
+    assert up == "1"
+    assert (first["endpoints"], first["prometheus"]) == (second["endpoints"], second["prometheus"])
 
 
 _HEALTH = """
@@ -323,10 +336,10 @@ urllib.request.build_opener(direct, https).open(endpoint + "/health", timeout=60
 
 
 @contextmanager
-def _program() -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any], list[int]]]:
+def _program(*options: str) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any], list[int]]]:
     """The lab as a program, what it told, and its members' pids."""
     lab = subprocess.Popen(
-        [sys.executable, "-m", "lab.etcd.cluster", "--members", "3"],
+        [sys.executable, "-m", "lab.etcd.cluster", "--members", "3", *options],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

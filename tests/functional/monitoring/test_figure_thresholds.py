@@ -90,10 +90,10 @@ def test_what_was_measured_before_prometheus_went_is_in_the_report(etcd: EtcdLab
         # (which has figures already when the first hold begins)
         await_figures(prometheus.url, shipped_packs()["etcd"])
         options = (*settings(etcd), "--prometheus", prometheus.url, "--out", tmp_path / "runs")
-        with start("run", plan, *options) as running:
+        with start("run", plan, *options, "--verbose") as running:
             # when Prometheus is killed once the first stage has its figure, and then the run is ended
             assert running.stderr is not None
-            next(line for line in running.stderr if "figure stage=1" in line)
+            next(line for line in running.stderr if "figure of stage 1" in line)
             prometheus.kill()
             next(line for line in running.stderr if "stage 2/2 hold" in line)
             running.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""A small reader of Markdown: the links, headings, commands and sentences of a document."""
+"""A small reader of Markdown: the links, headings and commands of a document."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ ROOT = Path(__file__).resolve().parents[3]
 _FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"!?\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)(?: \"[^\"]*\")?\)")
 _PROGRAMS = ("tippingpoint", "juju", "tox", "pytest", "python")
-_SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+(?=[A-Z`\"(0-9])")
 
 
 def documents() -> list[Path]:
@@ -76,18 +75,6 @@ def inline(text: str) -> Iterator[list[str]]:
 def names(text: str) -> list[str]:
     """What stands between backticks in the text itself."""
     return [" ".join(found.split()) for found in re.findall(r"`([^`]+)`", "\n".join(_without_code(text)))]
-
-
-def sentences(text: str) -> list[str]:
-    """The sentences of a document's prose: code, tables, headings and the targets of links are left out."""
-    prose = [line for line in _without_code(text) if not re.match(r"\s*(\||#|!\[|<!--)", line)]
-    plain = _LINK.sub(r"\g<text>", "\n".join(prose))
-    found: list[str] = []
-    for paragraph in re.split(r"\n\s*\n|\n\s*(?=[-*] |\d+\. )", plain):
-        words = re.sub(r"\s+", " ", re.sub(r"`[^`]*`", "X", paragraph))
-        words = re.sub(r"^(?:[-*]|\d+\.) ", "", words.strip()).replace("**", "")
-        found += [each for each in _SENTENCE_END.split(words) if len(each.split()) > 1]
-    return found
 
 
 def _without_code(text: str) -> list[str]:

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from lab.arguments import HELPED
+from lab.arguments import main as read_arguments
 from scripts._reference.charms import CHARMS, charmcraft, endpoints
 from scripts._reference.commands import subcommands
 from tests.unit.documents.reading import ROOT, commands, documents, inline, name_of, names, plans
@@ -30,6 +32,7 @@ from tippingpoint.plan.packages import BUILT_IN
 from tippingpoint.plan.read import load_plan, parse_plan
 from tippingpoint.plan.shipped import shipped_plans
 from tippingpoint.plan.spawn import SpawnPlan
+from tippingpoint.plan.store import StorePlan
 from tippingpoint.targets.openstack.ledger import PASSWORD
 
 PLACEHOLDER = re.compile(r"[A-Z][A-Z_:/-]*\d*|\.\.\.|\$.*|<.*>")
@@ -167,7 +170,7 @@ def check_key(key: str) -> None:
     """Wrong where no plan has a field of this name."""
     if PLACEHOLDER.fullmatch(key):
         return
-    places: list[type[Section]] = [ClaimPlan, SpawnPlan, GrowPlan, CtsPlan]
+    places: list[type[Section]] = [ClaimPlan, SpawnPlan, GrowPlan, CtsPlan, StorePlan]
     for part in key.split("."):
         if part.isdigit():
             continue
@@ -283,10 +286,10 @@ def check_script(words: list[str]) -> None:
         option = word.partition("=")[0]
         if option.startswith("--") and option != "--help" and option not in known:
             raise Wrong(f"{option}: expected an option that {words[0]} knows")
-    asked = " ".join(words[1 : 2 if words[1:2] == ["releases"] else 3]) if script.name == "lab" else ""
-    lab = "" if PLACEHOLDER.search(asked) else asked
-    if lab not in known:
-        raise Wrong(f"{lab}: expected what {words[0]} starts")
+    if script.name == "lab":
+        asked = words[1 : 2 if words[1:2] == ["releases"] else 3]
+        if not PLACEHOLDER.search(" ".join(asked)) and read_arguments(["lab", *asked, "--help"]) != HELPED:
+            raise Wrong(f"{' '.join(asked)}: expected what {words[0]} starts")
     for option, value in itertools.pairwise(words):
         if option == "--set":
             check_key(value.partition("=")[0])
@@ -299,6 +302,8 @@ def sources(script: Path) -> Iterator[Path]:
     for path in sorted({*re.findall(r"scripts/_\w+(?:\.py)?", text)}):
         found = ROOT / path
         yield from found.rglob("*.py") if found.is_dir() else [found] if found.is_file() else []
+    if "read_arguments" in text:
+        yield ROOT / "lab/arguments.py"
     for module in sorted({*re.findall(r"-m (lab[\w.]+)", text)}):
         found = ROOT / module.replace(".", "/")
         yield from found.rglob("*.py") if found.is_dir() else [found.with_suffix(".py")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import pytest
 
 from tests.unit.play.run_ticks import tick_of
 from tippingpoint.plan.fields import StageKind
+from tippingpoint.plan.lasting import Lasting
 from tippingpoint.play.messages import Tick
-from tippingpoint.play.progress import ConsoleProgress
+from tippingpoint.play.progress import ConsoleProgress, Detail
 from tippingpoint.play.watcher import StageProgress
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
@@ -45,7 +47,7 @@ def test_a_worker_that_was_cut_is_counted_no_longer(monkeypatch: pytest.MonkeyPa
     # then what is shown is what the other holds
     first, event, second = shown.getvalue().splitlines()
     assert "50/100 leases" in first
-    assert "worker-cut worker=0 exit_code=-9" in event
+    assert event == "    4.0s worker 0 died: killed by signal 9"
     assert "50/100 leases  50/s  extend p50 2 ms p99 2 ms" in second
 
 
@@ -79,7 +81,7 @@ def test_a_console_whose_reader_has_gone_does_not_end_the_run(tmp_path: Path) ->
         # when a run is shown on it, then nothing is raised, not even when its file is closed
         progress.began(manifest(), tmp_path)
         progress.progress(STAGE, "0", tick(50, 1000))
-        progress.event(4.0, "fault", {"do": "kill"})
+        progress.event(4.0, "fault", {"do": "kill", "member": "m1"})
         progress.close()
 
 
@@ -104,7 +106,7 @@ def test_a_spawn_run_shows_what_is_made_of_what_is_to_be_made(
     progress.close()
     # then the line has both, and what a rate limit refused apart from errors
     *_, last = shown.getvalue().splitlines()
-    assert "40/80 things made  5/s  add-unit p50 200 ms p99 200 ms  errors 0 limited 5" in last
+    assert "40/80 things made  4.17/s  add-unit p50 200 ms p99 200 ms  errors 0 limited 5" in last
 
 
 def test_a_run_that_makes_containers_shows_how_fast_they_come_and_how_long_one_takes(
@@ -188,7 +190,10 @@ def test_an_event_shows_its_numbers_as_people_read_them() -> None:
         fields = {"size": 1234567.0, "held": held, "fresh": True, "margins": [margin], "binds": margin[0]}
         progress.event(13.0, "probe", {**fields, "broken": [], "began": 0.0, "seconds": 1.0})
     # then each is shown in few digits, and no share of nothing is near its limit
-    assert "found ended=generator limit=758 low=less than 0.000001" in shown.getvalue()
+    assert (
+        "the search is over: the limit is at least less than 0.000001 with 95 %, and the gen"
+        in shown.getvalue()
+    )
     assert "probe of 1,234,567 held: extend error rate 0 %" in shown.getvalue()
     assert "probe of 1,234,567 broke: extend p99 at 130 times its limit" in shown.getvalue()
 
@@ -217,3 +222,90 @@ def test_what_a_run_waits_for_is_shown_now_and_then_in_place_of_its_load(
     now += 10.0
     progress.progress(at, "0", tick(1000, 5000))
     assert "1,000" in shown.getvalue().splitlines()[-1]
+
+
+class Terminal(io.StringIO):
+    """A file that is a terminal, as far as it says."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return Terminal()
+
+
+def last_frame(shown: str) -> str:
+    """What the live lines say last, without the codes of the terminal."""
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown).replace("\r", "")
+    return plain.strip()
+
+
+def test_the_first_signal_says_at_once_what_the_next_one_does(terminal: Terminal) -> None:
+    # given a run whose load is shown on a terminal
+    progress = ConsoleProgress(terminal, title="ramp")
+    progress.began(manifest(), Path("runs/one"))
+    progress.progress(replace(STAGE, left=Lasting(125.0, "about")), "0", tick(50, 1000))
+    # when it is interrupted, and once more, and the load's last figures come
+    before = len(terminal.getvalue())
+    progress.interrupted()
+    progress.progress(STAGE, "0", tick(20, 1000))
+    first = last_frame(terminal.getvalue()[before:])
+    progress.interrupted()
+    progress.close()
+    # then each is answered, and no bar is left of the load
+    assert "stopping; again to leave what was made" in first
+    assert "━" not in first
+    assert "tippingpoint clean removes it" in terminal.getvalue()
+
+
+def test_the_end_of_a_run_shows_what_is_being_done(terminal: Terminal) -> None:
+    # given a run whose load has been shown
+    progress = ConsoleProgress(terminal, title="ramp")
+    progress.began(manifest(), Path("runs/one"))
+    progress.progress(STAGE, "0", tick(100, 1000))
+    # when its load is over, and what is left is removed
+    shown: list[str] = []
+    for told in (
+        lambda: progress.doing("waiting for the last answers"),
+        lambda: progress.removing("containers", 400, 2061),
+        lambda: progress.doing("asking Prometheus for the figures of all stages"),
+    ):
+        before = len(terminal.getvalue())
+        told()
+        shown.append(last_frame(terminal.getvalue()[before:]))
+    progress.close()
+    # then the line says so each time
+    for line, said in zip(
+        shown, ("waiting for the last answers", "removing containers: 400 of 2,061", "asking Prometheus"), strict=True
+    ):  # fmt: skip
+        assert said in line
+
+
+@pytest.mark.parametrize(
+    ("detail", "said"),
+    [
+        ("quiet", ["left behind: 3 leases; this removes it: tippingpoint clean runs/one"]),
+        ("normal", ["fault: kill m1", "note: a remark", "left behind: 3 leases"]),
+        ("verbose", ["fault: kill m1", "note: a remark", "figure of stage 1: etcd-memory 300 on m1", "left behind"]),
+    ],
+)  # fmt: skip
+def test_as_much_is_said_as_was_asked_for(detail: Detail, said: list[str]) -> None:
+    shown = io.StringIO()
+    progress = ConsoleProgress(shown, detail=detail)
+    progress.event(1.0, "fault", {"do": "kill", "member": "m1"})
+    progress.event(2.0, "note", {"text": "a remark"})
+    progress.event(3.0, "figure", {"stage": 1, "name": "etcd-memory", "value": 300.0, "host": "m1"})
+    progress.event(4.0, "interrupted", {})
+    progress.event(5.0, "left-behind", {"problem": "3 leases", "remedy": "tippingpoint clean runs/one"})
+    progress.progress(STAGE, "0", tick(50, 1000))
+    progress.close()
+    lines = shown.getvalue().splitlines()
+    samples = [line for line in lines if "stage 1/2" in line]
+    events = [line for line in lines if line not in samples]
+    assert len(samples) == (detail != "quiet")
+    assert [part in line for part, line in zip(said, events, strict=True)] == [True] * len(said)

@@ -149,6 +149,14 @@ class Searcher:
         """Return what the probes so far say, `elapsed` seconds after the search began: it may have waited since."""
         return self._answer(self._ended(elapsed) or "going on")
 
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the limit by the probes so far; None until loads held and loads broke."""
+        if not self._bracketed:
+            return None
+        low, _, high = self._interval
+        return low if low >= self._smallest else 0.0, high
+
     def beside_foreign_work(self) -> Answer:
         """Return what the probes so far say if the search ended as other programs did not go."""
         return self._answer("foreign")

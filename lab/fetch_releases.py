@@ -1,16 +1,16 @@
 """Lists releases, or fetches some beforehand.
 
-python -m lab.releases                    # every target and suite, and what is here already
-python -m lab.releases etcd               # of one target
-python -m lab.releases etcd bookworm 3.6  # fetch these
+python -m lab.fetch_releases                    # every target and suite, and what is here already
+python -m lab.fetch_releases etcd               # of one target
+python -m lab.fetch_releases etcd bookworm 3.6  # fetch these
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
+from lab.arguments import releases_parser
 from lab.control import LabError
 from lab.releases.find import find, kept
 from lab.releases.known import KNOWN, expected
@@ -18,10 +18,7 @@ from lab.releases.known import KNOWN, expected
 
 def main(arguments: Sequence[str]) -> int:
     """List or fetch, and return the exit code."""
-    parser = argparse.ArgumentParser(prog="releases", description="Releases of targets, to run in a lab.")
-    parser.add_argument("target", nargs="?", choices=sorted(KNOWN))
-    parser.add_argument("releases", nargs="*", metavar="NAME", help="a suite or version to fetch")
-    options = parser.parse_args(arguments)
+    options = releases_parser().parse_args(arguments)
     try:
         for name in options.releases:
             found = find(options.target, name)

@@ -1,0 +1,96 @@
+"""Runs a lab as a program: prints how to use it, and stops it when asked to."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import stat
+import sys
+import threading
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar, cast
+
+from lab import ports
+from lab.control import LabError
+from lab.watched import Watchable, watched
+from tippingpoint.errors import UserError
+
+
+class Lab(Protocol):
+    """A lab that can describe itself."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return the lab's addresses for programs."""
+        ...
+
+
+L = TypeVar("L", bound=Lab)
+
+
+def serve(
+    make: Callable[[], AbstractContextManager[L]],
+    how_to: Callable[[L], str],
+    options: argparse.Namespace,
+    name: str,
+) -> int:
+    """Run a lab, print its addresses, and stop it on SIGINT, SIGTERM or the end of standard input.
+
+    `options` are those of `arguments.up_parser`: with `how_to`, instructions are printed, else JSON. Ports are those of
+    the last lab of this `name` where they are free. Returns the exit code.
+    """
+    asked = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda _number, _frame: asked.set())
+    ports.prefer(name)
+    try:
+        with make() as lab, _scraped(lab, getattr(options, "prometheus", False)) as prometheus:
+            if options.how_to:
+                print(how_to(lab) + (_how_to_collect(prometheus) if prometheus else ""), flush=True)
+            else:
+                print(
+                    json.dumps(lab.describe() | ({"prometheus": prometheus} if prometheus else {})),
+                    flush=True,
+                )
+            if _input_can_end():
+                threading.Thread(target=_wait_for_end_of_input, args=(asked,), daemon=True).start()
+            asked.wait()
+    except (LabError, UserError) as problem:
+        print(problem, file=sys.stderr)
+        return 2
+    with contextlib.suppress(OSError):  # nobody may be reading any more
+        print("the lab has stopped, and its data is removed", file=sys.stderr)
+    return 0
+
+
+@contextlib.contextmanager
+def _scraped(lab: Lab, wanted: bool) -> Generator[str]:
+    """Yield the URL of a Prometheus that scrapes the lab; empty if none is wanted."""
+    if not wanted:
+        yield ""
+        return
+    with watched(cast(Watchable, lab)) as prometheus:
+        yield prometheus.url
+
+
+def _how_to_collect(prometheus: str) -> str:
+    return (
+        f"\nPrometheus scrapes it every second: {prometheus}\n"
+        f"add the target's CPU, memory, disks and network to a run's report:\n"
+        f"  .venv/bin/tippingpoint collect runs/RUN --prometheus {prometheus}"
+    )
+
+
+def _input_can_end() -> bool:
+    """Return whether standard input can end later. /dev/null or a file is at its end at once."""
+    mode = os.fstat(0).st_mode
+    return os.isatty(0) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def _wait_for_end_of_input(asked: threading.Event) -> None:
+    while os.read(0, 4096):
+        pass
+    asked.set()
