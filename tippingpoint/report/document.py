@@ -344,7 +344,7 @@ def _threshold_sentence(worst: Check, missed: int, stages: int, load_unit: str, 
         sentence += f" in stage {worst.stage} ({show_amount(worst.size or 0, load_unit)})"
     sentence += f"; {allowed}"
     if worst.met is None:
-        return f"{sentence}, but this says nothing of the target{f': {worst.why}' if worst.why else ''}{also}"
+        return f"{sentence}, but this is inconclusive{f': {worst.why}' if worst.why else ''}{also}"
     counted = missed and stages > 1 and not also
     return f"{sentence}; missed in {missed} of {stages} stages" if counted else f"{sentence}{also}"
 
