@@ -252,6 +252,7 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
         help="show every event, and a line each second without a terminal",
     )
     parser.add_argument("--force", action="store_true", help="begin stages for which the target has no room")
+    parser.add_argument("--open", action="store_true", help="watch the run in a browser (tippingpoint serve)")
     _add_prometheus(
         parser,
         "a Prometheus that scrapes the target, for thresholds on its figures",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
+import subprocess
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -102,6 +104,8 @@ async def _run(
         progress.interrupted()
         runner.interrupt()
 
+    if options.open:
+        _open_page(options.out, runner.directory.name)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, interrupt)
@@ -110,6 +114,18 @@ async def _run(
         return await runner.run()
     finally:
         progress.close()
+
+
+def _open_page(runs: Path, run: str) -> None:
+    """Begin a page that shows the run in a browser, and ends by itself once nobody reads it."""
+    asked = ["serve", str(runs), "--open", "--run", run, "--until-unread"]
+    subprocess.Popen(
+        [sys.executable, "-m", "tippingpoint", *asked],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,  # Ctrl-C is for the run
+    )
 
 
 def _p99_limits(plan: Plan) -> dict[str, float]:

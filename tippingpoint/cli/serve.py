@@ -8,7 +8,6 @@ import os
 import secrets
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import webbrowser
@@ -19,6 +18,7 @@ from tippingpoint.collect.page.access import PageAccess
 from tippingpoint.collect.page.local import LocalPages
 from tippingpoint.collect.page.server import serving
 from tippingpoint.errors import UserError
+from tippingpoint.rundir.manifest import FILE
 from tippingpoint.util import timing
 from tippingpoint.util.exit_codes import MET
 
@@ -26,7 +26,8 @@ _ADDRESS = "127.0.0.1"
 _PORT = 9481
 """The port that is tried first, beside the collector's 9480."""
 _UNREAD = 60.0
-"""Seconds after which a page that `run --open` began ends, when nobody reads it any more."""
+"""Seconds after which the page of `run --open` ends once nobody reads it."""
+_LOOK_S = 0.5
 
 
 def do(options: argparse.Namespace) -> int:
@@ -41,18 +42,6 @@ def do(options: argparse.Namespace) -> int:
     return MET
 
 
-def open_beside(runs: Path, run: str) -> None:
-    """Begin a page that shows a run in a browser, and ends by itself when nobody reads it any more."""
-    asked = ["serve", str(runs), "--open", "--run", run, "--until-unread"]
-    subprocess.Popen(
-        [sys.executable, "-m", "tippingpoint", *asked],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C is for the run
-    )
-
-
 async def _serve(options: argparse.Namespace, answers: Path) -> None:
     token = secrets.token_urlsafe(24)
     pages = LocalPages(options.runs, PageAccess(token), answers)
@@ -64,13 +53,27 @@ async def _serve(options: argparse.Namespace, answers: Path) -> None:
         path = f"/runs/{options.run}" if options.run else "/"
         address = f"http://{_ADDRESS}:{place.getsockname()[1]}{path}?token={token}"
         print(address, flush=True)
+        if options.run and not await _begun(options.runs / options.run, ending):
+            return
         if options.open:
             _open(address)
+        pages.seen = timing.monotonic()
         while not ending.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(ending.wait(), 5.0)
+                await asyncio.wait_for(ending.wait(), 10 * _LOOK_S)
             if options.until_unread and timing.monotonic() - pages.seen > _UNREAD:
                 return
+
+
+async def _begun(run: Path, ending: asyncio.Event) -> bool:
+    """Wait until a run has its directory; returns False if the process that asked for it ends before."""
+    asker = os.getppid()
+    while not await asyncio.to_thread((run / FILE).exists):
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ending.wait(), _LOOK_S)
+        if ending.is_set() or os.getppid() != asker:
+            return False
+    return True
 
 
 def _listen(port: int | None) -> socket.socket:

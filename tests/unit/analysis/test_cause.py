@@ -347,8 +347,8 @@ def test_what_was_beyond_its_limit_on_the_plateau_explains_nothing() -> None:
     assert cause.named is None
     assert cause.sentence == (
         "Why it tipped is not known: nothing that was watched saturated at 1,600 leases. fsync time of a was beyond "
-        "its limit, but it was on the plateau too, or has hardly grown since. Not watched: CPU, memory, network and file "
-        "descriptors."
+        "its limit, but it was on the plateau too, or has hardly grown since. Not watched: CPU, memory, network and "
+        "file descriptors."
     )
 
 

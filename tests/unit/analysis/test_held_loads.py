@@ -172,9 +172,7 @@ def test_a_run_that_was_ended_in_its_first_ramp_held_nothing() -> None:
     run = made_run(stages, plan=PLAN, status="interrupted", events=[interrupted(3.0)])
     verdict, tipping = told(run)
     assert "held through" not in verdict
-    assert (
-        tipping == "No load was held. At 200 leases, it was ended before its load was up."
-    )
+    assert tipping == "No load was held. At 200 leases, it was ended before its load was up."
 
 
 def test_extends_that_are_answered_later_than_they_are_due_again_are_a_cliff_without_any_error() -> None:

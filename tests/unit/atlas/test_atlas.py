@@ -82,7 +82,9 @@ def test_a_filled_entry_is_accepted_and_rendered_once(atlas: Path) -> None:
 def test_published_results_stand_beside_the_measured_ones(atlas: Path) -> None:
     pages = pages_of(atlas, check_atlas(atlas).entries)
     assert "| juju-2.5.0 | where it tips | Tips between 2,000 and 4,000 leases" in pages["juju-releases.md"]
-    assert "| juju-2.5.1 | where it tips | No sign of tipping up to 16,000 leases" in pages["juju-releases.md"]
+    assert (
+        "| juju-2.5.1 | where it tips | No sign of tipping up to 16,000 leases" in pages["juju-releases.md"]
+    )
     assert "No run of a real one is in the atlas yet." in pages["juju-releases.md"]
 
 

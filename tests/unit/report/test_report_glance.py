@@ -82,5 +82,7 @@ def test_a_clusters_test_that_failed_is_named_with_what_it_broke() -> None:
 
 def test_the_tiles_come_before_all_else_on_the_page(tmp_path: Path) -> None:
     page = write_report(analyse(made(tmp_path, *(MadeStage(size) for size in (500, 1000)))), "html")
-    order = [page.index(part) for part in ('class="tiles"', 'id="chart-load"', 'id="thresholds"', 'id="what"')]
+    order = [
+        page.index(part) for part in ('class="tiles"', 'id="chart-load"', 'id="thresholds"', 'id="what"')
+    ]
     assert order == sorted(order)

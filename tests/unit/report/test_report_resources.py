@@ -364,7 +364,10 @@ def test_many_missing_figures_are_counted_next_to_the_verdict_and_told_by_their_
 
 
 def test_what_this_prometheus_never_scrapes_is_folded_and_no_caution() -> None:
-    missing = [("Hosts: CPU", "no samples: its source is node_exporter"), ("Hosts: Memory", "the query timed out")]
+    missing = [
+        ("Hosts: CPU", "no samples: its source is node_exporter"),
+        ("Hosts: Memory", "the query timed out"),
+    ]
     resources = made_resources([made_figure("cpu", T, flat(a=1))], T, missing=missing)
     assert told(resources)["cautions"] == ["missing metrics of the target: Hosts: Memory"]
     page = assert_loads_nothing(write_report(analyse(run_with(resources)), "html"))

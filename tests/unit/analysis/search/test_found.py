@@ -179,5 +179,6 @@ def test_larger_loads_that_say_nothing_are_counted(tmp_path: Path) -> None:
     run = write_search(tmp_path / "run", [(500, True), (1000, True), *[(2000, None)] * 3])
     sentence = analyse(load_run(run)).tipping.sentence
     assert sentence.startswith(
-        "No limit was found because the generator itself was the limit in all 3 probes of larger loads: 1,000 leases held."
+        "No limit was found because the generator itself was the limit in all 3 probes of larger loads: "
+        "1,000 leases held."
     )
