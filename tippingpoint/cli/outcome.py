@@ -12,6 +12,7 @@ from rich.text import Text
 
 from tippingpoint.analysis.analyse import Analysis, analyse
 from tippingpoint.cli.page import keep_report
+from tippingpoint.cli.run_names import LAST, RUNS
 from tippingpoint.errors import UserError
 from tippingpoint.report import render_report
 from tippingpoint.report.document import build_document
@@ -85,4 +86,5 @@ def _next_command(analysis: Analysis) -> str:
     plan = analysis.findings.plan
     if run.manifest.status in ("interrupted", "cut") and plan is not None and plan.find is not None:
         return f"tippingpoint resume {run.directory}   (goes on with the search)"
-    return f"tippingpoint report {run.directory}"
+    is_last = run.directory == RUNS / run.manifest.id
+    return f"tippingpoint open {LAST if is_last else run.directory}"

@@ -44,7 +44,7 @@ def _carry_out(asked: Sequence[str]) -> int:
     command = next((word for word in asked if not word.startswith("-")), "")
     try:
         try:
-            code = _do(build_parser([command]).parse_args(asked))
+            code = _do(build_parser([command]).parse_args(asked or ["--help"]))
         except SystemExit as ended:  # argparse has shown a help text, or refused an option
             code = ended.code if isinstance(ended.code, int) else MET
         sys.stdout.flush()
@@ -97,7 +97,7 @@ def build_parser(commands: Sequence[str] = tuple(COMMANDS)) -> argparse.Argument
 
 def _do(options: argparse.Namespace) -> int:
     """Carry out what was asked, in the command's module; returns the exit code."""
-    name = "import_" if options.command == "import" else options.command
+    name = "import_" if options.command == "import" else options.command.replace("-", "_")
     check_limits()
     try:
         with importing():
