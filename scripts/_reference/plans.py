@@ -16,6 +16,7 @@ from tippingpoint.plan.packages import BUILT_IN
 from tippingpoint.plan.read import parse_plan
 from tippingpoint.plan.shipped import shipped_plans
 from tippingpoint.plan.spawn import SpawnFind, SpawnPlan, SpawnStage, SpawnWorkload, spawn_operations
+from tippingpoint.plan.store import STORE_OPERATIONS, StoreFind, StorePlan, StoreStage, StoreWorkload
 
 _LINKS = {
     "Threshold": "[thresholds](#thresholds)",
@@ -23,14 +24,17 @@ _LINKS = {
     "ClaimFind": "[find](#find-of-claim)",
     "SpawnFind": "[find](#find-of-spawn)",
     "GrowFind": "[find](#find-of-grow)",
+    "StoreFind": "[find](#find-of-store)",
     "ClaimWorkload": "[workload](#workload-claim)",
     "SpawnWorkload": "[workload](#workload-spawn)",
     "GrowWorkload": "[workload](#workload-grow)",
     "CtsWorkload": "[workload](#workload-cts)",
+    "StoreWorkload": "[workload](#workload-store)",
     "Stage": "[stages](#stages-of-claim)",
     "SpawnStage": "[stages](#stages-of-spawn)",
     "GrowStage": "[stages](#stages-of-grow)",
     "CtsStage": "[stages](#stages-of-cts)",
+    "StoreStage": "[stages](#stages-of-store)",
 }
 _MODELS: dict[str, type[Section]] = {
     "workload-claim": ClaimWorkload,
@@ -44,6 +48,9 @@ _MODELS: dict[str, type[Section]] = {
     "stages-grow": GrowStage,
     "find-grow": GrowFind,
     "stages-cts": CtsStage,
+    "workload-store": StoreWorkload,
+    "stages-store": StoreStage,
+    "find-store": StoreFind,
     "thresholds": Threshold,
     "faults": Fault,
 }
@@ -55,14 +62,14 @@ def plan() -> str:
         **_LINKS,
         "oneOf": "[target](#targets)",
         "ClaimWorkload": f"{_LINKS['ClaimWorkload']} of claim, {_LINKS['SpawnWorkload']} of spawn, "
-        f"{_LINKS['GrowWorkload']} of grow or {_LINKS['CtsWorkload']} of cts",
-        "Stage": f"{_LINKS['Stage']} of claim, {_LINKS['SpawnStage']} of spawn, {_LINKS['GrowStage']} of grow or "
-        f"{_LINKS['CtsStage']} of cts",
-        "ClaimFind": f"{_LINKS['ClaimFind']} of claim, {_LINKS['SpawnFind']} of spawn or {_LINKS['GrowFind']} of grow",
+        f"{_LINKS['GrowWorkload']} of grow, {_LINKS['CtsWorkload']} of cts or {_LINKS['StoreWorkload']} of store",
+        "Stage": f"{_LINKS['Stage']} of claim, {_LINKS['SpawnStage']} of spawn, {_LINKS['GrowStage']} of grow, "
+        f"{_LINKS['CtsStage']} of cts or {_LINKS['StoreStage']} of store",
+        "ClaimFind": f"{_LINKS['ClaimFind']} of claim, {_LINKS['SpawnFind']} of spawn, {_LINKS['GrowFind']} of grow or "
+        f"{_LINKS['StoreFind']} of store",
     }
-    assert {*SpawnPlan.model_fields, *GrowPlan.model_fields, *CtsPlan.model_fields} <= {
-        *ClaimPlan.model_fields
-    }
+    others = SpawnPlan, GrowPlan, CtsPlan, StorePlan
+    assert {name for other in others for name in other.model_fields} <= {*ClaimPlan.model_fields}
     return plan_table(ClaimPlan, links, ("name", "description", "target", "workload", "stages", "find"))
 
 
@@ -93,7 +100,7 @@ def operations() -> str:
             if workload == "claim":
                 names = tuple(claim_operations(section))
             else:
-                of = {"grow": GROW_OPERATIONS, "cts": CTS_OPERATIONS}
+                of = {"grow": GROW_OPERATIONS, "cts": CTS_OPERATIONS, "store": STORE_OPERATIONS}
                 names = spawn_operations(section) if workload == "spawn" else of[workload]
             rows.append([code(kind), code(workload), ", ".join(map(code, names))])
     return table(["target", "workload", "operations"], rows)

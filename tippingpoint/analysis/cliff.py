@@ -1,9 +1,10 @@
-"""Finds the cliff: the load from which leases are lost, operations fail, throughput falls, or the leader changes."""
+"""Finds the cliff: the load from which leases are lost, operations fail, throughput falls, the leader changes, or a
+store shows what it must never show."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import lgamma
 from typing import Any, Literal
 
@@ -33,7 +34,7 @@ _EXPECTED_AGAIN = 3.0
 _FAR_FEWER = 0.2
 """Below this share of the failures that were expected, there are far fewer."""
 
-Breakage = Literal["leader", "lost", "error", "throughput"]
+Breakage = Literal["violation", "leader", "lost", "error", "throughput"]
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class Cliff:
     first_broken: float
     """The size of the stage that broke."""
     by: Breakage
-    """How it broke: the leader changed or a controller ended without a fault, leases were lost, operations failed
-    (errors and timeouts), or throughput fell or was below the due rate."""
+    """How it broke: a store showed what it must never show, the leader changed or a controller ended without a fault,
+    leases were lost, operations failed (errors and timeouts), or throughput fell or was below the due rate."""
     evidence: str
     """The evidence in a few words: "2 of 11 extends lost"."""
     stage: int
@@ -80,6 +81,8 @@ class Load:
     """How the target broke in most stages, and the evidence; None if it held them (see held_loads.py)."""
     not_its_doing: str
     """Why something else than the target may be the cause; see StageFindings.not_its_doing."""
+    violated: str
+    """The evidence that a store showed what it must never show, in any stage of this size."""
     leader_changed: str
     """The evidence of a new leader or an ended controller without a fault in one of its stages; see leaders.py."""
 
@@ -139,6 +142,9 @@ def loads_of(findings: Findings) -> list[Load]:
                 doubt=next((each.own_losses.why for each in stages if each.own_losses), ""),
                 failed_to_hold=how,
                 not_its_doing=excuse,
+                violated=next(
+                    (each.violated for tries in found[size].values() for each in tries if each.violated), ""
+                ),
                 leader_changed=next((each.leader_changed for each in stages if each.leader_changed), ""),
             )
         )
@@ -159,11 +165,12 @@ def find_cliff(
     for operation in operations:
         for by in ("lost", "error"):
             cliffs += _by_failures(loads, operation, by, notes)
+    cliffs += _by_violation(loads)
     cliffs += _by_leader(loads)
     cliffs += _by_giving_way(loads, notes)
     if rates_known:
         cliffs += _by_throughput(loads, notes)
-    order: dict[Breakage, int] = {"leader": 0, "lost": 1, "error": 2, "throughput": 3}
+    order: dict[Breakage, int] = {"violation": 0, "leader": 1, "lost": 2, "error": 3, "throughput": 4}
     # A break without a fault says more than one with a fault, so it is preferred at any load.
     cliffs.sort(key=lambda cliff: (cliff.during_fault, cliff.first_broken, order[cliff.by]))
     return (cliffs[0] if cliffs else None), notes
@@ -248,6 +255,14 @@ def _by_throughput(loads: Sequence[Load], notes: list[str]) -> list[Cliff]:
     return []
 
 
+def _by_violation(loads: Sequence[Load]) -> list[Cliff]:
+    """Return the first load with a violation. Neither larger loads nor a fault excuse it: it may never happen."""
+    for position, load in enumerate(loads):
+        if load.violated:
+            return [replace(_cliff(loads, position, "violation", load.violated, 0.0), during_fault=False)]
+    return []
+
+
 def _by_leader(loads: Sequence[Load]) -> list[Cliff]:
     """Return the first load at which the leader changed. Larger loads do not excuse it: chance deposes no leader."""
     for position, load in enumerate(loads):
@@ -259,7 +274,7 @@ def _by_leader(loads: Sequence[Load]) -> list[Cliff]:
 def _by_giving_way(loads: Sequence[Load], notes: list[str]) -> list[Cliff]:
     """Return the first load that the target did not hold, unless it held a larger one."""
     for position, load in enumerate(loads):
-        if load.failed_to_hold is None or load.failed_to_hold[1] == load.leader_changed:
+        if load.failed_to_hold is None or load.failed_to_hold[1] in (load.leader_changed, load.violated):
             continue
         by, evidence = load.failed_to_hold
         if any(larger.was_held for larger in loads[position + 1 :]):

@@ -22,6 +22,7 @@ from tippingpoint.analysis.held_loads import (
     not_made,
 )
 from tippingpoint.analysis.leaders import leader_changed
+from tippingpoint.analysis.violations import violated
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan, recorded_plan
 from tippingpoint.rundir.damage import Damage
@@ -53,6 +54,8 @@ class StageFindings:
     """The evidence that most of the load was answered too late."""
     leader_changed: str
     """The evidence that its leader changed without a fault, if that is a cliff."""
+    violated: str
+    """The evidence that a store showed what it must never show."""
     failed_to_hold: str
     """Why the target did not hold the load, for as long as the stage lasted."""
     late_by_us: str
@@ -67,6 +70,8 @@ class StageFindings:
 
         Other programs make it late. They neither make it answer with errors nor change its leader.
         """
+        if self.violated:
+            return ""
         return self.late_by_us or (self.foreign.reason if self.foreign is not None and self.late else "")
 
     @property
@@ -125,6 +130,7 @@ def _examined(run: RunData, plan: Plan | None, stalls: Sequence[Stall], stage: S
     unmade = not_made(run, plan, stage)
     late = behind(run, plan, stage)
     changed = leader_changed(run, stage)
+    wrong = violated(run, stage)
     return StageFindings(
         stage=stage,
         strained=strained,
@@ -136,7 +142,8 @@ def _examined(run: RunData, plan: Plan | None, stalls: Sequence[Stall], stage: S
         cut_short=cut_short(run, plan, stage, missing, unmade, damage),
         late=late,
         leader_changed=changed,
-        failed_to_hold=failed_to_hold(run, plan, stage, stood_still, late, changed, unmade),
+        violated=wrong,
+        failed_to_hold=failed_to_hold(run, plan, stage, stood_still, late, changed, unmade, wrong),
         late_by_us=late_by_us(stage, own, strained, late),
         foreign=could_explain(run, stage),
     )

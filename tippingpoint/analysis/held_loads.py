@@ -20,6 +20,7 @@ from tippingpoint.analysis.latency import freed_costs
 from tippingpoint.plan.claim import ClaimPlan, Stage
 from tippingpoint.plan.read import Plan
 from tippingpoint.plan.spawn import SpawnPlan, SpawnStage
+from tippingpoint.plan.store import StorePlan, StoreStage
 from tippingpoint.rundir.damage import Damage
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import count_of
@@ -35,7 +36,9 @@ from tippingpoint.util.text import choose, show_amount, show_list, show_size, si
 MOST = 0.5
 """Any larger share counts as most."""
 _TOO_SLOWLY = "claims a second"
-_ANSWERS = frozenset(tag("claim", outcome) for outcome in ("ok", "denied", *FAILURES))
+_OPERATIONS = "operations a second"
+_ANSWERED = ("ok", "denied", *FAILURES)
+"""The outcomes of what was answered, or given up."""
 THERE = 0.9
 """The least share of a load that must be present during the hold. It is below 1 because lost leases are reclaimed."""
 _LATE_MARKS = 1.0
@@ -75,12 +78,16 @@ def failed_to_hold(
     late: str,
     leader_changed: str = "",
     unmade: str = "",
+    violated: str = "",
 ) -> str:
     """Return why the target did not hold a load; empty if it held it for as long as the stage lasted.
 
-    `stalls` are the stage's, `late` is the answer of `behind`, `leader_changed` that of leaders.leader_changed, and
-    `unmade` that of `not_made`: things that a search asked for, and that could not be made, were too many.
+    `stalls` are the stage's, `late` is the answer of `behind`, `leader_changed` that of leaders.leader_changed,
+    `violated` that of violations.violated, and `unmade` that of `not_made`: things that a search asked for, and that
+    could not be made, were too many.
     """
+    if violated:
+        return violated
     composite = [name for name in LAUNCHES if stage.attempts(name)]
     own = composite or run.own_load
     attempts = sum(stage.attempts(name) for name in own)
@@ -93,6 +100,8 @@ def failed_to_hold(
     if leader_changed:
         return leader_changed
     if late:
+        if late.endswith((_OPERATIONS, singular(_OPERATIONS))):
+            return "its operations were answered more slowly than they were due"
         if run.manifest.workload != "claim":
             return f"most {run.things} were created later than they were due"
         if late.endswith((_TOO_SLOWLY, singular(_TOO_SLOWLY))):
@@ -169,7 +178,8 @@ def behind(run: RunData, plan: Plan | None, stage: StageResult) -> str:
     """Return the evidence that most of a load was answered too late, so that a queue grows; empty if none does.
 
     Each lease is due to be extended once in every `renew_time`, or as often as the stage's `renewals` say. Claims that
-    are released again are due `claims` times a second, and things are due to be created `rate` times a second.
+    are released again are due `claims` times a second, operations on keys as often as the stage says, and things are
+    due to be created `rate` times a second.
     """
     if plan is None or run.manifest.timeline == "order" or stage.kind in ("storm", "destroy"):
         return ""
@@ -184,7 +194,12 @@ def behind(run: RunData, plan: Plan | None, stage: StageResult) -> str:
         if wanted and not _caught_up(run, stage, wanted, renew_time):
             late = _extended_too_late(stage, wanted, renew_time)
         claims = asked.claims if isinstance(asked, Stage) else None
-        return late or (_claimed_too_late(stage, claims) if claims is not None else "")
+        return late or (
+            _answered_too_late(stage, ["claim"], claims, _TOO_SLOWLY) if claims is not None else ""
+        )
+    if isinstance(plan, StorePlan):
+        rate = asked.rate if isinstance(asked, StoreStage) else 0.0
+        return _answered_too_late(stage, run.own_load, rate, _OPERATIONS) if rate else ""
     if isinstance(plan, SpawnPlan):
         rate = (plan.workload.at(asked) if isinstance(asked, SpawnStage) else plan.workload).rate
         return _made_too_late(run, stage, rate) if rate is not None else ""
@@ -245,20 +260,21 @@ def _extended_too_late(stage: StageResult, wanted: float, renew_time: float) -> 
     return ""
 
 
-def _claimed_too_late(stage: StageResult, claims: float) -> str:
-    """Tell whether claims were answered more slowly than they were due while a stage was held.
+def _answered_too_late(stage: StageResult, operations: Iterable[str], due: float, unit: str) -> str:
+    """Tell whether operations were answered more slowly than they were due while a stage was held.
 
     Those that were due in the last moments of a hold have no answer yet, even without a queue: as many as are due in
-    the time that a claim takes.
+    the time that one takes.
     """
     if stage.hold_begin is None or stage.end is None:
         return ""
-    answered = Histogram.merged(found for name, found in stage.held.items() if name in _ANSWERS)
+    names = {tag(operation, outcome) for operation in operations for outcome in _ANSWERED}
+    answered = Histogram.merged(found for name, found in stage.held.items() if name in names)
     seconds = stage.end - stage.hold_begin
     typical = answered.percentile(50) / 1e6 if answered.total else seconds
-    if answered.total >= THERE * claims * max(0.0, seconds - typical) and answered.total:
+    if answered.total >= THERE * due * max(0.0, seconds - typical) and answered.total:
         return ""
-    return _below_due(answered.total / seconds if seconds else 0, claims, _TOO_SLOWLY)
+    return _below_due(answered.total / seconds if seconds else 0, due, unit)
 
 
 def _made_too_late(run: RunData, stage: StageResult, rate: float) -> str:

@@ -110,14 +110,14 @@ def find_tipping(
     """
     run = findings.run
     judged = [operation for operation in run.operations if operation not in OWN_CALLS]
-    claims = run.manifest.workload == "claim"
+    goes_on = run.goes_on
     clock_known = run.manifest.timeline == "seconds"
     undisturbed = [stage for load in loads if not load.faulted for stage in load.stages]
     bends = {op: find_knee(undisturbed, op) for op in judged if op not in REMOVING}
-    cliff, notes = find_cliff(loads, judged, rates_known=clock_known and claims)
+    cliff, notes = find_cliff(loads, judged, rates_known=clock_known and goes_on)
     breaks_at = cliff.first_broken if cliff is not None and not cliff.during_fault else None
     predicted: Forecast | str = _NO_THROUGHPUT[run.instances]
-    if claims:
+    if goes_on:
         predicted = forecast(loads, clock_known=clock_known, breaks_at=breaks_at)
     storms = _storms(run, loads, cliff)
     if found is not None:
@@ -307,6 +307,7 @@ def _without_threshold(cliff: Cliff | None, loads: Sequence[Load], checks: Seque
         "error": ("error_rate", f"failed {show_calls(operation)}"),
         "throughput": ("throughput", "throughput"),
         "leader": ("", "leaders"),
+        "violation": ("", "correctness"),
     }[cliff.by]
     return ["The thresholds allow that."] if limit in limits else [f"No threshold is about {what}."]
 

@@ -94,7 +94,7 @@ def ask_storm(run: SharedRun, now: float) -> SharedRun:
     Raises UserError if there is nothing to claim again, or not enough time to tell all units.
     """
     plan = run.validated()
-    if not plan.holds_leases or run.searches:
+    if not plan.is_held or run.searches:
         raise UserError("storm", run.id, "a run of the claim workload that lists its stages")
     held = next((turn for turn in reversed(run.turns) if turn.hold is not None), None)
     bringing_up = any(turn.hold is None and turn.begin <= now for turn in run.turns)

@@ -41,7 +41,7 @@ def next_load(reports: TurnReports, searcher: Searcher | None = None) -> NextLoa
         return _after(reports, plan, searcher, run.first - 1, None, fresh=True)
     turn = run.turns[-1]
     if reports.lost:
-        if not (plan.holds_leases or plan.cycles):  # leases expire, and an iteration's things are removed
+        if not (plan.is_held or plan.cycles):  # leases expire, and an iteration's things are removed
             why = f"{reports.lost} is missing, and what it made is still part of each load"
             return NextLoad(after=turn.number, stop=why)
         return _after(reports, plan, searcher, turn.number, None, fresh=True)

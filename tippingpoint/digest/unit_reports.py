@@ -99,7 +99,7 @@ class FromDigests:
         if not parts:
             return turn.hold if whole_hold else inf
         watch = RecoveryWatch(plan.thresholds, ceil(window_of(plan) / width) * width)
-        watch.begin(turn.begin - width if plan.holds_leases else turn.hold)
+        watch.begin(turn.begin - width if plan.is_held else turn.hold)
         for number in range(min(parts), max(parts) + 1):
             watch.add(turn.hold + (number + 1) * width, width, parts.get(number, {}))
         return watch.good_since

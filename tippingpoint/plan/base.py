@@ -195,7 +195,7 @@ class Fault(Section, frozen=True):
         "nodes of Pacemaker: `slow-disk` lets a node write to its disk twice a second only, until `free-disk`. After "
         "`fail-fencing` the cluster cannot fence the node, until `mend-fencing`. `kill-daemon` kills one of its "
         "daemons. `drop-claims` is a restart storm: it drops every claim and connection and claims new leases all at "
-        "once."
+        "once. On a store it drops every connection, and all watchers come up again at once."
     )
     member: str | None = Field(
         default=None, description="The name of a lab's member. `drop-claims` has none."
@@ -262,9 +262,9 @@ class BasePlan(Section, frozen=True):
     if TYPE_CHECKING:  # each plan has a field, whose place among its fields is the one in its JSON
         stages: Sequence[BaseStage]
 
-    holds_leases: ClassVar[bool] = False
-    """Whether the load is leases, which are on the target while they are held. All other loads are what is made, and
-    are on it from the begin of a stage."""
+    is_held: ClassVar[bool] = False
+    """Whether the load is on the target only while it is held: leases, or operations on keys. All other loads are what
+    is made, and are on it from the begin of a stage."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")] = Field(
         description="The plan's name, which the ids of its runs contain: small letters, digits, `.`, `_` and `-`."

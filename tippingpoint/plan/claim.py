@@ -158,7 +158,7 @@ def claim_operations(target: TargetSection | type[TargetSection]) -> list[str]:
 class ClaimPlan(BaseSearchPlan, frozen=True):
     """A plan of the claim workload."""
 
-    holds_leases: ClassVar[bool] = True
+    is_held: ClassVar[bool] = True
 
     target: Annotated[TargetSection, ByKind("claim")] = Field(
         default_factory=default_target,

@@ -35,6 +35,7 @@ from tippingpoint.plan.kinds import (
 from tippingpoint.plan.packages import kinds, kinds_where
 from tippingpoint.plan.shipped import MAX_TEXT, plan_text
 from tippingpoint.plan.spawn import SpawnPlan, SpawnStage
+from tippingpoint.plan.store import StorePlan, StoreStage
 from tippingpoint.util.strict_yaml import NotOurs, StrictLoader
 
 # YAML's own constructors raise these on values that only look like theirs, such as the date 2001-99-99.
@@ -42,11 +43,11 @@ _NO_YAML = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeEr
 
 _QUOTED = re.compile(r"'.*'|\".*\"")
 
-Plan = ClaimPlan | SpawnPlan | GrowPlan | CtsPlan
+Plan = ClaimPlan | SpawnPlan | GrowPlan | CtsPlan | StorePlan
 """A validated plan: `workload.kind` says which."""
-SearchPlan = ClaimPlan | SpawnPlan | GrowPlan
+SearchPlan = ClaimPlan | SpawnPlan | GrowPlan | StorePlan
 """A plan that may have a search."""
-AnyStage = Stage | SpawnStage | GrowStage | CtsStage
+AnyStage = Stage | SpawnStage | GrowStage | CtsStage | StoreStage
 """A stage of a plan, or the part of one."""
 
 _WORKLOADS: Mapping[str, type[BasePlan]] = {
@@ -54,6 +55,7 @@ _WORKLOADS: Mapping[str, type[BasePlan]] = {
     "spawn": SpawnPlan,
     "grow": GrowPlan,
     "cts": CtsPlan,
+    "store": StorePlan,
 }
 """By workload: the class of a plan that names no kind of target, by which errors are explained too."""
 

@@ -120,7 +120,7 @@ class Closing:
 
         A real Juju 4.0.15 then keeps its units' connections and goes on granting them leases.
         """
-        if not self._plan.holds_leases:
+        if not self._plan.is_held:
             return "cut", self._made.gone
         reason = f"{self._made.gone}; leases after that were of units that no longer existed"
         # It is unknown which probes came before that, so a search has found nothing.

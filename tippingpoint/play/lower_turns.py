@@ -138,7 +138,7 @@ class LowerTurns:
         self._watch = RecoveryWatch(thresholds, window_of(plan))
         self._recovered = asyncio.Event()
         together = not self._conductor.alone
-        self._from_hold = self._loads.goes_down(load) or (together and not plan.holds_leases)
+        self._from_hold = self._loads.goes_down(load) or (together and not plan.is_held)
         if not self._from_hold:
             self._watch.begin(self._record.now())
 

@@ -126,7 +126,7 @@ class Stages:
         begun = self._record.now()
         deadline = timing.monotonic() + over + patience
         latest = timing.monotonic() + over + _AT_MOST * patience
-        headway = Headway(removing=removing, making=not plan.holds_leases)
+        headway = Headway(removing=removing, making=not plan.is_held)
         steadiness = Steadiness(calm)
         while timing.monotonic() < deadline and not (until is not None and until.is_set()):
             # Ticks from before the stage say nothing about it: a storm begins with less load, a removal with more.
@@ -147,7 +147,7 @@ class Stages:
         self._hold_began = timing.monotonic()
         self._hold_ends = self._hold_began + hold
         self._pool.tell(Hold())
-        if self._own.whole.holds_leases:  # the load is there in a hold, and not while it is brought up
+        if self._own.whole.is_held:  # the load is there in a hold, and not while it is brought up
             self._profile(hold)
 
     def end_hold(self, seconds: float) -> None:
@@ -178,7 +178,7 @@ class Stages:
         )
         self._on = order
         await self._pool.ask(Begun, lambda share: order.model_copy(update={"share": share}))
-        if not self._own.whole.holds_leases:
+        if not self._own.whole.is_held:
             self._profile(over + asked.hold)
 
     def _profile(self, lasts: float) -> None:

@@ -447,7 +447,6 @@ def _by_load(run: RunData, operations: Sequence[str]) -> list[dict[str, Any]]:
     for stage in run.stages:
         if stage.kind not in ("destroy", "recover"):
             groups[stage.size, stage.kind == "storm"].append(stage)
-    claims = run.manifest.workload == "claim"
     own = [name for name in operations if name in run.own_load]
     points: list[dict[str, Any]] = []
     for (size, storm), group in sorted(groups.items()):
@@ -462,7 +461,7 @@ def _by_load(run: RunData, operations: Sequence[str]) -> list[dict[str, Any]]:
                 "storm": storm,
                 "stages": [stage.number for stage in group],
                 "operations": latencies,
-                "throughput": _total_throughput(group, own) if claims else None,
+                "throughput": _total_throughput(group, own) if run.goes_on else None,
             }
         )
     return points
@@ -480,7 +479,7 @@ def _total_throughput(stages: Sequence[StageResult], operations: Sequence[str]) 
 
 def _growth(run: RunData) -> list[dict[str, Any]]:
     """Return how fast things were created or removed: parts of stages, with the number of things before and after."""
-    if run.manifest.workload in ("claim", "cts"):
+    if run.manifest.workload in ("claim", "cts", "store"):
         return []
     return [
         {

@@ -8,6 +8,7 @@ from tippingpoint.plan.grow import GROW_OPERATIONS
 from tippingpoint.plan.kinds import facts_of
 from tippingpoint.plan.packages import kinds
 from tippingpoint.plan.spawn import LIFE, SpawnPlan, spawn_operations
+from tippingpoint.plan.store import MIXED, STORE_OPERATIONS
 
 _TARGETS = [target for target in map(facts_of, kinds()) if SpawnPlan in target.plans.values()]
 _UNTIL_IT_IS_THERE = ("create", "start", "reachable", "probe", "launch")
@@ -25,6 +26,7 @@ OPERATIONS = tuple(
             *(*CLAIM_OPERATIONS, *GROW_OPERATIONS, *LIFE[:-1], *_called(*LIFE)),
             *(operation for target in _TARGETS for operation in spawn_operations(target)),
             *CTS_OPERATIONS,
+            *STORE_OPERATIONS,
         )
     )
 )
@@ -51,5 +53,6 @@ OWN_LOAD: dict[str, tuple[str, ...]] = {
     "spawn": MAKING,
     "grow": MAKING,
     "cts": ("test",),
+    "store": MIXED,
 }
 """By workload, the operations that are its load; all others prepare, observe or undo it."""

@@ -102,11 +102,16 @@ class RunData:
         return self.instances and self.manifest.load_unit == self.things
 
     @property
+    def goes_on(self) -> bool:
+        """Whether the load goes on while it is held, so that its throughput says something about the target."""
+        return self.manifest.workload in ("claim", "store")
+
+    @property
     def things(self) -> str:
         """What people call the things that are held or made."""
         if self.instances:
             return facts_of(self.manifest.target.kind).things
-        return "leases" if self.manifest.workload == "claim" else "things"
+        return {"claim": "leases", "store": "keys"}.get(self.manifest.workload, "things")
 
     @property
     def stalls(self) -> list[Stall]:

@@ -49,7 +49,7 @@ def run(place: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]
     )  # fmt: skip
 
 
-def test_a_run_of_it_holds_leases_and_leaves_nothing(place: Path) -> None:
+def test_a_run_of_it_is_held_and_leaves_nothing(place: Path) -> None:
     """Given the example, when its plan is run, then leases are held in its directory, the verdict and report say what
     they say of any target, the ledger names what was made, and nothing of it is left."""
     ended = run(place, "run", "plan.yaml", *UNHURRIED)

@@ -32,6 +32,7 @@ from tippingpoint.plan.packages import BUILT_IN
 from tippingpoint.plan.read import load_plan, parse_plan
 from tippingpoint.plan.shipped import shipped_plans
 from tippingpoint.plan.spawn import SpawnPlan
+from tippingpoint.plan.store import StorePlan
 from tippingpoint.targets.openstack.ledger import PASSWORD
 
 PLACEHOLDER = re.compile(r"[A-Z][A-Z_:/-]*\d*|\.\.\.|\$.*|<.*>")
@@ -169,7 +170,7 @@ def check_key(key: str) -> None:
     """Wrong where no plan has a field of this name."""
     if PLACEHOLDER.fullmatch(key):
         return
-    places: list[type[Section]] = [ClaimPlan, SpawnPlan, GrowPlan, CtsPlan]
+    places: list[type[Section]] = [ClaimPlan, SpawnPlan, GrowPlan, CtsPlan, StorePlan]
     for part in key.split("."):
         if part.isdigit():
             continue

@@ -1,4 +1,4 @@
-"""The dozen messages of etcd's v3 API that the claim workload needs, as bytes (protobuf wire format).
+"""The messages of etcd's v3 API that the workloads need, as bytes (protobuf wire format).
 
 Field numbers are those of etcd's rpc.proto, kv.proto and auth.proto (api/etcdserverpb, api/mvccpb), which
 etcd never changes. The messages are written by hand because generated classes cost several times as much:
@@ -7,7 +7,7 @@ a keepalive is encoded once per lease, and its answer is compared, not parsed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tippingpoint.targets.etcd.http2 import ProtocolError
@@ -16,7 +16,7 @@ from tippingpoint.util.protobuf import integer, text
 
 # The paths of the calls.
 _API = "/etcdserverpb."
-RANGE, TXN, DELETE_RANGE = (f"{_API}KV/{name}" for name in ("Range", "Txn", "DeleteRange"))
+RANGE, PUT, TXN, DELETE_RANGE = (f"{_API}KV/{name}" for name in ("Range", "Put", "Txn", "DeleteRange"))
 GRANT, REVOKE, KEEP_ALIVE, LEASES, TIME_TO_LIVE = (
     f"{_API}Lease/Lease{name}" for name in ("Grant", "Revoke", "KeepAlive", "Leases", "TimeToLive")
 )
@@ -56,7 +56,12 @@ def _all(message: bytes, wanted: int) -> list[bytes]:
 
 def revision(answer: bytes) -> int:
     """The store's revision in the header that every answer begins with."""
-    return _int(_bytes(answer, 1), 3)
+    return header_revision(_bytes(answer, 1))
+
+
+def header_revision(header: bytes) -> int:
+    """The store's revision in a ResponseHeader."""
+    return _int(header, 3)
 
 
 # --- leases
@@ -121,6 +126,38 @@ def leases(answer: bytes) -> list[int]:
 # --- keys
 
 
+def put(key: bytes, value: bytes, lease: int = 0) -> bytes:
+    """PutRequest, with the id of a lease or 0 for none."""
+    request = text(1, key) + text(2, value)
+    return request + integer(3, lease) if lease else request
+
+
+def put_all(puts: Iterable[bytes]) -> bytes:
+    """TxnRequest that makes these PutRequests, without a condition."""
+    return b"".join(text(2, text(2, one)) for one in puts)
+
+
+def update(key: bytes, modified: int, value: bytes | None) -> bytes:
+    """TxnRequest: if the key was last changed at this revision (0: it is absent), put it, or delete it for None; else
+    read it without its value."""
+    unchanged = integer(2, 2) + text(3, key) + integer(6, modified)  # target MOD, result EQUAL, mod_revision
+    write = text(3, text(1, key)) if value is None else text(2, put(key, value))
+    return text(1, unchanged) + text(2, write) + text(3, text(1, key_range(key, keys_only=True)))
+
+
+def updated(answer: bytes) -> tuple[int, bool, int]:
+    """The revision in a TxnResponse, whether its condition held, and if not, the revision of the key's last change."""
+    done, header, read = False, 0, b""
+    for number, value in fields(answer):
+        if number == 1 and isinstance(value, bytes):
+            header = _int(value, 3)
+        elif number == 2:
+            done = value == 1
+        elif number == 3 and isinstance(value, bytes):
+            read = value
+    return header, done, 0 if done else modified(_bytes(read, 1))
+
+
 class KeyValue(NamedTuple):
     """A key, its value, and the id of its lease (0 for none)."""
 
@@ -141,16 +178,47 @@ def claimed(answer: bytes) -> bool:
     return _int(answer, 2) == 1
 
 
-def key_range(key: bytes, end: bytes = b"", serializable: bool = False, count_only: bool = False) -> bytes:
-    """RangeRequest for a key, or for all from it to before `end`; `serializable` asks no quorum."""
+def key_range(
+    key: bytes,
+    end: bytes = b"",
+    *,
+    limit: int = 0,
+    revision: int = 0,
+    serializable: bool = False,
+    keys_only: bool = False,
+    count_only: bool = False,
+) -> bytes:
+    """RangeRequest for a key, or for all from it to before `end`: at most `limit` of them, or all for 0, as they were
+    at a revision, or are now for 0. `serializable` asks no quorum."""
     request = text(1, key)
     if end:
         request += text(2, end)
-    if serializable:
-        request += integer(7, 1)
-    if count_only:
-        request += integer(9, 1)
-    return request
+    flags = (3, limit), (4, revision), (7, serializable), (8, keys_only), (9, count_only)
+    return request + b"".join(integer(number, int(value)) for number, value in flags if value)
+
+
+def modified(answer: bytes) -> int:
+    """The revision of the last change of the only key in a RangeResponse; 0 without a key."""
+    found = _bytes(answer, 2)
+    return _int(found, 3) if found else 0
+
+
+def page(answer: bytes) -> tuple[int, bool, bytes]:
+    """The store's revision in a RangeResponse, whether it has not all keys, and its last key (empty without any)."""
+    header, more, last = 0, False, b""
+    for number, value in fields(answer):
+        if number == 2 and isinstance(value, bytes):
+            last = value
+        elif number == 1 and isinstance(value, bytes):
+            header = _int(value, 3)
+        elif number == 3:
+            more = value == 1
+    return header, more, _bytes(last, 1)
+
+
+def revisions(answer: bytes) -> list[tuple[bytes, int]]:
+    """The keys in a RangeResponse, each with the revision of its last change."""
+    return [(_bytes(kv, 1), _int(kv, 3)) for kv in _all(answer, 2)]
 
 
 def count(answer: bytes) -> int:
@@ -163,9 +231,9 @@ def key_values(answer: bytes) -> list[KeyValue]:
     return [KeyValue(_bytes(kv, 1), _bytes(kv, 5), _int(kv, 6)) for kv in _all(answer, 2)]
 
 
-def delete_range(key: bytes, end: bytes) -> bytes:
-    """DeleteRangeRequest for all keys from `key` to before `end`."""
-    return text(1, key) + text(2, end)
+def delete_range(key: bytes, end: bytes = b"") -> bytes:
+    """DeleteRangeRequest for a key, or for all from it to before `end`."""
+    return text(1, key) + text(2, end) if end else text(1, key)
 
 
 def deleted(answer: bytes) -> int:
@@ -196,6 +264,28 @@ def watch_deletion(watch: int, key: bytes, from_revision: int) -> bytes:
     """WatchRequest: report deletion of the key at or after a revision, on a watch with this id."""
     create = text(1, key) + integer(3, from_revision) + text(5, b"\0") + integer(7, watch)  # filter NOPUT
     return text(1, create)
+
+
+def watch_prefix(watch: int, first: bytes, end: bytes, from_revision: int, *, deletions: bool) -> bytes:
+    """WatchRequest: report all changes, or deletions alone, of keys from `first` to before `end`, from a revision on,
+    or from now on for 0, on a watch with this id."""
+    create = text(1, first) + text(2, end) + integer(7, watch)
+    if from_revision:
+        create += integer(3, from_revision)
+    if deletions:
+        create += text(5, b"\0")  # filter NOPUT
+    return text(1, create)
+
+
+def event(message: bytes) -> tuple[int, bytes, bool]:
+    """The revision, the key and whether it was deleted, of an event in a WatchResponse."""
+    deleted, kv = False, b""
+    for number, value in fields(message):
+        if number == 1:
+            deleted = value == 1
+        elif number == 2 and isinstance(value, bytes):
+            kv = value
+    return _int(kv, 3), _bytes(kv, 1), deleted
 
 
 def watch_cancel(watch: int) -> bytes:

@@ -8,9 +8,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
+from tippingpoint.plan.base import BasePlan
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.fields import in_units
 from tippingpoint.plan.kinds import TargetSection
+from tippingpoint.plan.store import StorePlan
 from tippingpoint.plan.url import PATTERN, PprofUrls, checked_url, listed_urls
 
 
@@ -28,7 +30,7 @@ class EtcdTarget(TargetSection, frozen=True):
     """An etcd cluster. Secrets stay in files. TLS is verified against `ca` or the system's authorities."""
 
     kind: Literal["etcd"] = Field(default="etcd", description="The target: `etcd`.")
-    plans: ClassVar = {"claim": ClaimPlan}
+    plans: ClassVar = {"claim": ClaimPlan, "store": StorePlan}
     filled_in: ClassVar = ("credentials", "ca", "cert", "key")
 
     endpoints: Annotated[list[Endpoint], BeforeValidator(listed_urls)] = Field(
@@ -56,6 +58,10 @@ class EtcdTarget(TargetSection, frozen=True):
         description="Client URLs of members that are profiled in each stage. They need `--enable-pprof`. Left out: "
         "no profile is taken.",
     )
+
+    def check(self, plan: BasePlan) -> None:
+        if isinstance(plan, StorePlan) and self.api == "v2":
+            raise ValueError("target.api: v2: expected v3, which the workload store needs")
 
     @property
     def profiled(self) -> Sequence[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tippingpoint.plan.claim import ClaimPlan, ClaimWorkload
 from tippingpoint.plan.read import Plan
+from tippingpoint.plan.store import StorePlan
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.targets.etcd.ledger import (
     RUN_LEASE_IDS,
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 
 class Etcd(Target[EtcdTarget, EtcdEntry, EtcdWorkspace]):
-    """Leases in a real cluster. The workers create everything, each within its own part of what the entry names."""
+    """Leases or keys in a real cluster. The workers create all of them, each within its part of what the entry
+    names."""
 
     workspace = EtcdWorkspace
 
@@ -52,13 +54,21 @@ class Etcd(Target[EtcdTarget, EtcdEntry, EtcdWorkspace]):
     def make_load(
         self, plan: Plan, workspace: EtcdWorkspace, worker: str, recorder: Recorder, schedule: Schedule
     ) -> Load:
-        from tippingpoint.targets.etcd import claim
         from tippingpoint.targets.etcd.access import Scope
+
+        assert isinstance(plan.target, EtcdTarget)
+        scope = Scope(workspace.prefix, workspace.first_lease_id + int(worker) * WORKER_LEASE_IDS)
+        if isinstance(plan, StorePlan):
+            from tippingpoint.targets.etcd.messages import after_prefix
+            from tippingpoint.targets.etcd.v3_store import V3Store
+            from tippingpoint.workloads.store.workload import StoreLoad
+
+            own = f"{scope.prefix}{worker}/".encode()
+            return StoreLoad(plan, V3Store(plan.target, scope), own, after_prefix, recorder, schedule)
+        from tippingpoint.targets.etcd import claim
         from tippingpoint.workloads.claim.workload import ClaimLoad
 
         assert isinstance(plan, ClaimPlan)
-        assert isinstance(plan.target, EtcdTarget)
-        scope = Scope(workspace.prefix, workspace.first_lease_id + int(worker) * WORKER_LEASE_IDS)
         return ClaimLoad(plan.workload, claim.connect(plan.target, plan.workload, scope), recorder, schedule)
 
     def pprof_tls(self, section: EtcdTarget) -> ssl.SSLContext | bool:

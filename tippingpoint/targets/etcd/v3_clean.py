@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 from tippingpoint.targets.etcd import messages as pb
 from tippingpoint.targets.etcd.access import access, unreachable
@@ -16,6 +17,8 @@ from tippingpoint.util.network_errors import in_words
 
 _AT_ONCE = 100
 """Concurrent revocations."""
+_OF_A_PAGE = 5000
+"""Keys that are read, or deleted, by one request."""
 
 
 async def clean_v3(target: EtcdTarget, prefix: str, lease_ids: range) -> int:
@@ -41,8 +44,9 @@ async def clean_v3(target: EtcdTarget, prefix: str, lease_ids: range) -> int:
 async def _clean(link: Link, prefix: str, lease_ids: range) -> int:
     start, end = prefix.encode(), pb.after_prefix(prefix.encode())
     # Read through the quorum: this member has then applied every grant, so that it lists all leases.
-    keys = pb.key_values(await ask(link, pb.RANGE, pb.key_range(start, end), 60.0, MAX_MESSAGE))
-    ours = {key.lease for key in keys if key.lease in lease_ids}
+    ours: set[int] = set()
+    async for page in _pages(link, start, end):
+        ours.update(key.lease for key in page if key.lease in lease_ids)
     in_doubt: set[int] = set()
     try:
         listed = pb.leases(await ask(link, pb.LEASES, b"", 60.0, MAX_MESSAGE))
@@ -82,5 +86,19 @@ async def _clean(link: Link, prefix: str, lease_ids: range) -> int:
         if own:
             ours.add(lease)
     revoked = await asyncio.gather(*map(revoke, sorted(ours)))
-    deleted = await ask(link, pb.DELETE_RANGE, pb.delete_range(start, end), within=60.0)
-    return sum(revoked) + pb.deleted(deleted)
+    deleted = 0
+    async for page in _pages(link, start, end):
+        part = pb.delete_range(page[0].key, page[-1].key + b"\0")
+        deleted += pb.deleted(await ask(link, pb.DELETE_RANGE, part, within=60.0))
+    return sum(revoked) + deleted
+
+
+async def _pages(link: Link, start: bytes, end: bytes) -> AsyncIterator[list[pb.KeyValue]]:
+    """Yield all keys from `start` to before `end`, some at a time: all at once may be more than a message takes."""
+    while True:
+        request = pb.key_range(start, end, limit=_OF_A_PAGE, keys_only=True)
+        page = pb.key_values(await ask(link, pb.RANGE, request, 60.0, MAX_MESSAGE))
+        if not page:
+            return
+        yield page
+        start = page[-1].key + b"\0"

@@ -1,0 +1,1 @@
+"""The store workload: keys are written, read, watched and left to expire."""
