@@ -51,12 +51,12 @@ def asked_plan(options: argparse.Namespace) -> Plan:
 
 
 def _default_target(text: str, options: argparse.Namespace) -> Sequence[str]:
-    """Return what a lab's file sets of the plan; nothing if the command itself names a target or a lab."""
-    named = any(override.startswith(("target.", "lab=")) for override in options.overrides)
-    if named or any(getattr(options, option) is not None for option in target_options()):
-        return []
+    """Return what a lab's file sets of the plan; nothing if the command itself says where the target or a lab is."""
     defaults = read_defaults()
-    if defaults is None:
+    if defaults is None or any(getattr(options, option) is not None for option in target_options()):
+        return []
+    named = {override.partition("=")[0] for override in options.overrides}
+    if named & {"target.kind", *defaults.settings}:
         return []
     from tippingpoint.plan.read import read_yaml
 
