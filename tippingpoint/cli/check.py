@@ -16,6 +16,7 @@ from tippingpoint.cli.run import asked_plan
 from tippingpoint.cli.tables import print_table
 from tippingpoint.errors import TargetError, UserError
 from tippingpoint.plan.figures import figures_of
+from tippingpoint.plan.grow import GrowPlan
 from tippingpoint.plan.lasting import Schedule
 from tippingpoint.plan.read import Plan
 from tippingpoint.plan.spawn import SpawnPlan
@@ -26,7 +27,7 @@ from tippingpoint.util.durations import format_duration, show_span
 from tippingpoint.util.exit_codes import MET
 from tippingpoint.util.text import show_amount, show_size
 
-_MADE = {"claim": "leases", "store": "keys", "grow": "units"}
+_MADE = {"claim": "leases", "store": "keys"}
 """What workloads make, where that is not the target's things."""
 _LOGIN_WITHIN = 30.0
 """Seconds that the target may take to answer."""
@@ -76,7 +77,7 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "lasts", lasting.words if lasting is not None else "as long as it takes: the plan sets no limit"
     if plan.to_remove:
         stay = "one after the other, and none stays" if plan.cycles else "all removed at the end"
-        of = _MADE.get(plan.workload.kind, plan.target.things)
+        of = plan.counted if isinstance(plan, GrowPlan) else _MADE.get(plan.workload.kind, plan.target.things)
         yield "makes", f"at most {show_amount(plan.to_remove, of)} at once, {stay}"
     for threshold in plan.thresholds:
         for limit in limits_of(threshold):
