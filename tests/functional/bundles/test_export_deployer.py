@@ -188,7 +188,11 @@ def test_overlays_that_the_format_has_no_words_for_are_left_out_and_named(deploy
             "saas: {}",
             "FILE: saas: expected none, as juju-deployer knows no relations across",
         ),
-        (["--series", "jammy"], None, "unrecognized arguments: --series jammy (export-deployer --help lists what is accepted)"),
+        (
+            ["--series", "jammy"],
+            None,
+            "unrecognized arguments: --series jammy (export-deployer --help lists what is accepted)",
+        ),
     ],
 )
 def test_what_cannot_be_written_is_refused_in_one_line(
