@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.unit.made.made_runs import STAGE_SECONDS, made_run, made_stage
 from tippingpoint.analysis.analyse import analyse
-from tippingpoint.analysis.cliff import fault_times, faults_injected
+from tippingpoint.analysis.fault_spans import fault_times, faults_injected
 from tippingpoint.rundir.results import RunData
 
 SIZES = [100, 200, 400]
