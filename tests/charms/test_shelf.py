@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import configparser
 import re
+import tomllib
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -49,7 +51,7 @@ def test_links_are_one_projects_and_lead_to_the_charms_page(charm: str) -> None:
     project = charmcraft(CHARMS[0])["links"]["source"]
     page = links["documentation"].removeprefix(f"{project}/tree/main/")
 
-    assert set(links) == {"documentation", "source", "issues"}
+    assert set(links) == {"documentation", "source", "issues", "website", "contact"}
     assert links["source"] == project
     assert links["issues"] == f"{project}/issues"
     assert page == f"charms/{charm}"
@@ -65,3 +67,30 @@ def test_a_description_says_what_the_charm_answers_and_what_it_needs(charm: str)
     assert "?" in paragraphs[0]
     assert re.search(r"\d+ GB of memory", paragraphs[-1])
     assert said["assumes"] == ["juju >= 3.6"]
+
+
+@pytest.mark.parametrize("charm", CHARMS)
+def test_the_listing_review_finds_what_it_asks_for(charm: str) -> None:
+    """The rules of Charmhub's listing review that need no network (canonical/charmhub-listing-review, July 2026).
+
+    Two are not met. A lock file in the charm's folder: the three charms are one workspace of uv, which has one lock, at
+    the top. A repository named CHARM-operator: it has three charms.
+    """
+    said, folder = charmcraft(charm), ROOT / "charms" / charm
+    slug = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+    assert all(said[field] for field in ("name", "title", "summary", "description"))
+    assert all(slug.fullmatch(name) for name in (charm, *said["actions"], *said["config"]["options"]))
+    assert all("optional" in of for role in ("requires", "provides") for of in said[role].values())
+    assert "icon.svg" in said["parts"]["icon"]["stage"]
+    with (folder / "pyproject.toml").open("rb") as file:
+        assert tomllib.load(file)["project"]["requires-python"]
+    commands = configparser.ConfigParser()
+    commands.read(folder / "tox.ini")
+    assert {f"testenv:{name}" for name in ("format", "lint", "unit", "integration")} <= set(
+        commands.sections()
+    )
+    assert (ROOT / "uv.lock").exists()
+    for page in ("CONTRIBUTING.md", "LICENSE", "SECURITY.md"):
+        assert (ROOT / page).read_text().strip()
+    assert "Report a vulnerability" in (ROOT / "SECURITY.md").read_text()

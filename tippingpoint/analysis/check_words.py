@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tippingpoint.analysis.cliff import fault_times
+from tippingpoint.analysis.fault_spans import fault_times
 from tippingpoint.analysis.rate_limit import waited_for_rate_limit
 from tippingpoint.analysis.thresholds import Check
 from tippingpoint.plan.kinds import facts_of

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tippingpoint.analysis.cliff import fault_times
 from tippingpoint.analysis.cost import Role, roles_of
+from tippingpoint.analysis.fault_spans import fault_times
 from tippingpoint.analysis.findings import Findings
-from tippingpoint.analysis.slices import FEWEST, Fit, Slices, counter_slices, fit, left_over, rate_slices
+from tippingpoint.analysis.slices import FEWEST, Fit, Slices, fit, left_over, rate_slices
 from tippingpoint.rundir.histogram import FloatArray
 from tippingpoint.rundir.operations import LAUNCHES, OWN_CALLS
+from tippingpoint.rundir.resources import Resources
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.tags import OUTCOMES
 from tippingpoint.util.numbers import show_quantity, show_rounded, show_us
@@ -41,20 +42,6 @@ _UNITS = {
     "count/s": ("count", 1.0),
 }
 """What rates of each unit count, and the factor into it."""
-
-
-@dataclass(frozen=True)
-class Counted:
-    """Something of the target that was counted over time beside the figures gathered by Prometheus."""
-
-    figure: str
-    title: str
-    unit: str
-    """The unit of its rate: cores for CPU-seconds, bytes/s, bits/s or count/s."""
-    times: Sequence[float]
-    """Seconds since the run's start."""
-    values: Sequence[float | None]
-    """What had been counted by then; None where it is not known. It may be set back."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +79,7 @@ class OperationCost:
     base: float = 0.0
     """What the target takes a second without any operation."""
     loads: tuple[AtLoad, ...] = ()
-    """What it took at each load, where that can be told; only of CPU."""
+    """What it took at each load, as far as loads can be told apart; only of CPU. A run of one load has that load."""
     withheld: str = ""
     """Why nothing is known; empty if something is."""
 
@@ -111,10 +98,9 @@ class OperationCost:
         """The standard error of the value's logarithm."""
         return self.error / self.value if self.value > 0 else 0.0
 
-    def at(self, size: float) -> AtLoad:
-        """Return what it took at a load, or if that is not known, in the whole run."""
-        found = next((load for load in self.loads if load.size == size), None)
-        return found or AtLoad(size, self.value, self.low, self.high)
+    def at(self, size: float) -> AtLoad | None:
+        """Return what it took at a load; None if that is not known."""
+        return next((load for load in self.loads if load.size == size), None)
 
     @property
     def what(self) -> str:
@@ -152,30 +138,37 @@ def interval_words(cost: OperationCost, low: float, high: float) -> str:
     return f"95 %: {f'about {first}' if first == last else f'{first} to {last}'}"
 
 
-def operation_costs(findings: Findings, counted: Sequence[Counted] = ()) -> list[OperationCost]:
+def operation_costs(findings: Findings) -> list[OperationCost]:
     """Compute what each operation of a run took of its target, for each figure whose cost is per operation.
 
-    `counted` are further counters; one of CPU time comes before what Prometheus has. Stages in which a fault was
-    injected, or that the target did not hold, are left out: there it does other work. So is the time after the last
-    stage. The list is empty if nothing was measured of the target.
+    The CPU time that the kernel counts each second for the processes of a lab comes before what Prometheus has. Stages
+    in which a fault was injected, or that the target did not hold, are left out because it does other work there. So is
+    the time after the last stage. The list is empty if nothing was measured of the target.
     """
     run = findings.run
     until = max((stage.end or stage.begin for stage in run.stages), default=0.0)
     out = [*_other_work(findings), (until, np.inf)]
     calls = _Calls(run)
     found: list[OperationCost] = []
-    for source in _sources(run, counted):
+    for source in _sources(run):
         found += _costs(run, calls, source, source.slices.outside(out).joined())
     return found
 
 
 def cpu_costs(costs: Iterable[OperationCost]) -> dict[str, OperationCost]:
-    """Return the CPU time of the whole target for each operation: of several figures, the first that has it all."""
+    """Return the CPU time of the whole target for each operation.
+
+    The operation is empty if nothing is known of any. Several figures, of which none is all of the target's CPU time,
+    give nothing.
+    """
+    of_cpu = [cost for cost in costs if cost.role == "all" and cost.is_cpu]
+    figures = {(cost.figure, cost.part) for cost in of_cpu}
+    if (CPU, "") not in figures and (len(figures) > 1 or any(part for _, part in figures)):
+        return {}
     found: dict[str, OperationCost] = {}
-    for cost in costs:
-        whole = cost.role == "all" and not cost.part and cost.is_cpu
-        if whole and cost.operation and cost.operation not in found:
-            found[cost.operation] = cost
+    for cost in of_cpu:
+        if not cost.part and (cost.figure == CPU or len(figures) == 1):
+            found.setdefault(cost.operation, cost)
     return found
 
 
@@ -189,36 +182,56 @@ class _Source:
     slices: Slices
 
 
-def _sources(run: RunData, counted: Sequence[Counted]) -> list[_Source]:
+def _sources(run: RunData) -> list[_Source]:
     """Return what was measured of the target, the CPU time of all of it first."""
-    found = [
-        _Source(one.figure, one.title, "", "all", one.unit, counter_slices(one.times, one.values))
-        for one in counted
-    ]
-    if run.resources is None:
-        return found
-    cpu: list[Sequence[float | None]] = []
-    cpu_of: tuple[Sequence[float], float] = (), 0.0
-    whole = False
-    for figure in run.resources.figures:
+    return [*_of_machine(run), *(_of_resources(run.resources) if run.resources is not None else ())]
+
+
+def _of_machine(run: RunData) -> list[_Source]:
+    """Return the CPU time of a target whose processes run on the generator's machine, if that is known."""
+    known = [(used.t, used.seconds, used.target) for used in run.machine if used.target is not None]
+    if not known:
+        return []
+    end, seconds, amount = np.array(known, dtype=np.float64).T
+    return [_Source(CPU, "CPU", "", "all", "cores", Slices(end - seconds, end, amount))]
+
+
+def _of_resources(resources: Resources) -> list[_Source]:
+    """Return the figures of Prometheus. Where several make up the CPU time of the target, their sum is the first."""
+    found: list[_Source] = []
+    cpu: list[_Rates] = []
+    whole = True
+    for figure in resources.figures:
         if figure.cost != "operations" or figure.unit not in _UNITS:
             continue
-        lag, span = (figure.slice_lag, run.resources.step) if figure.slices else (0.0, figure.window)
-        moments = [moment - lag for moment in run.resources.t]
+        lag, span = (figure.slice_lag, resources.step) if figure.slices else (0.0, figure.window)
         sliced = figure.model_copy(update={"series": figure.slices or figure.series})
         for part in figure.parts:
-            for role, values in roles_of(run.resources, sliced, part).items():
-                slices = rate_slices(moments, values, span)
-                found.append(_Source(figure.name, figure.title, part, role, figure.unit, slices))
+            for role, values in roles_of(resources, sliced, part).items():
+                rates = _Rates(lag, span, values)
+                found.append(
+                    _Source(figure.name, figure.title, part, role, figure.unit, rates.slices(resources.t))
+                )
                 if role == "all" and figure.unit == "cores":
-                    cpu.append(values)
-                    cpu_of = moments, span
-                    whole = not part and not cpu[1:]
-    if cpu and not whole:
-        total = [_sum(values) for values in zip(*cpu, strict=True)]
-        slices = rate_slices(cpu_of[0], total, cpu_of[1])
-        found.insert(len(counted), _Source(CPU, "CPU", "", "all", "cores", slices))
+                    cpu.append(rates)
+                    whole = whole and not part
+    if len({(rates.lag, rates.span) for rates in cpu}) == 1 and (len(cpu) > 1 or not whole):
+        total = [_sum(values) for values in zip(*(rates.values for rates in cpu), strict=True)]
+        slices = _Rates(cpu[0].lag, cpu[0].span, total).slices(resources.t)
+        found.insert(0, _Source(CPU, "CPU", "", "all", "cores", slices))
     return found
+
+
+@dataclass(frozen=True)
+class _Rates:
+    """Rates over time, each the mean of `span` seconds, which ended `lag` seconds before the resources' moments."""
+
+    lag: float
+    span: float
+    values: Sequence[float | None]
+
+    def slices(self, t: Sequence[float]) -> Slices:
+        return rate_slices([moment - self.lag for moment in t], self.values, self.span)
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
@@ -305,9 +318,12 @@ def _costs(run: RunData, calls: _Calls, source: _Source, slices: Slices) -> list
     for place, operation in enumerate(told.rates, start=1):
         of_all = whole.mixed(np.eye(len(whole.values))[place])
         base, loads = float(whole.values[0]), ()
-        at_loads = _at_loads(run, calls, slices, told, operation, levels) if unit == "seconds" else None
-        if at_loads is not None:
-            of_all, base, loads = at_loads
+        if unit == "seconds":
+            of_all, base, loads = _at_loads(run, calls, slices, told, operation, levels) or (
+                of_all,
+                base,
+                _only_load(run, of_all),
+            )
         costs.append(
             replace(
                 unknown,
@@ -393,6 +409,12 @@ def _at_loads(
     shares[1 : len(number) + 1] = number / number.sum()
     loads = tuple(_at_load(found, place, size) for place, size in enumerate(sizes, start=1))
     return found.mixed(shares), float(found.values[0]), loads
+
+
+def _only_load(run: RunData, found: Fit) -> tuple[AtLoad, ...]:
+    """Return what an operation took in a run of one load, as what it took at that; nothing for one of several."""
+    sizes = {stage.size for stage in run.stages if stage.is_step}
+    return tuple(_at_load(found, 0, size) for size in sizes if len(sizes) == 1)
 
 
 def _at_load(found: Fit, place: int, size: float) -> AtLoad:

@@ -63,25 +63,6 @@ class Slices:
         return Slices(self.begin[first], self.end[last], np.add.reduceat(self.amount, first))
 
 
-def counter_slices(times: Sequence[float], values: Sequence[float | None]) -> Slices:
-    """Return the increments of a counter, such as CPU-seconds of processes, between the moments it was read at.
-
-    A value that is unknown ends a slice at the moment before it. A counter that falls was set back, and what it had
-    counted by then is not known: that slice is left out.
-    """
-    begin, end, before, after = (
-        np.asarray(column, dtype=np.float64)
-        for column in (
-            times[:-1],
-            times[1:],
-            [np.nan if value is None else value for value in values[:-1]],
-            [np.nan if value is None else value for value in values[1:]],
-        )
-    )
-    known = (after >= before) & (end > begin)
-    return Slices(begin[known], end[known], (after - before)[known])
-
-
 def rate_slices(times: Sequence[float], rates: Sequence[float | None], window: float) -> Slices:
     """Return what rates per second, each the mean over a window before its moment, say of slices without overlap.
 

@@ -17,6 +17,7 @@ from tippingpoint.plan.base import Threshold
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.util.durations import format_duration
 from tippingpoint.util.numbers import show_quantity, show_rate, show_share, show_us
+from tippingpoint.util.text import show_list
 
 RATES: dict[str, tuple[str, ...]] = {"error_rate": ("error", "timeout"), "lost_rate": ("lost",)}
 """The limits on a share of the attempts, and the outcomes that each counts."""
@@ -207,18 +208,32 @@ def _of_figure(stage: StageResult, limit: Limit) -> _Measured:
 
 
 def _of_cpu(stage: StageResult, limit: Limit, cpu: Mapping[str, OperationCost]) -> _Measured:
-    """Measure the CPU time of one operation. It misses its limit only if its whole interval is above it."""
+    """Measure the CPU time of one operation at the load of a stage.
+
+    It misses its limit only if its whole interval is above it, and nothing but this operation at this load is in it.
+    """
     cost = cpu.get(limit.operation)
     if cost is None:
         other = next((name for name, of in cpu.items() if limit.operation in of.includes), "")
-        return _Measured(why=f"its CPU time is not told from that of {other}") if other else _Measured()
+        unknown = cpu.get("")
+        if other:
+            return _Measured(why=f"its CPU time cannot be separated from that of {other}")
+        return _Measured(why=unknown.withheld) if unknown is not None else _Measured()
     found = cost.at(stage.size)
-    observed = found.value * 1e6
-    low = found.low * 1e6
+    if found is None and cost.loads:
+        return _Measured(why="there were too few calls at this load")
+    value, low = (cost.value, cost.low) if found is None else (found.value, found.low)
+    observed = value * 1e6
     margin = log(max(observed / max(limit.allowed, 1e-3), _LEAST))
-    if low <= limit.allowed < observed:
-        return _Measured(observed, margin, f"it may be {limit.show(max(low, 0.0))} as well (95 %)")
-    return _Measured(observed, margin, "")
+    why = ""
+    if observed > limit.allowed:
+        if cost.includes:
+            why = f"that includes {show_list(list(cost.includes))}"
+        elif found is None:
+            why = "that is the mean of all loads"
+        elif low * 1e6 <= limit.allowed:
+            why = f"it may be as low as {limit.show(max(low * 1e6, 0.0))} (95 %)"
+    return _Measured(observed, margin, why)
 
 
 def _of_percentile(stage: StageResult, limit: Limit, percentile: float) -> _Measured:

@@ -12,10 +12,10 @@ from tippingpoint.analysis.cliff import (
     SIGNIFICANT,
     Cliff,
     Load,
-    fault_times,
     find_cliff,
     improbability,
 )
+from tippingpoint.analysis.fault_spans import fault_times
 from tippingpoint.analysis.fill_rate import Fill, fill_words
 from tippingpoint.analysis.findings import Findings
 from tippingpoint.analysis.knee import Knee, NoKnee, find_knee

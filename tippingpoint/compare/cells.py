@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import exp, log
 from statistics import fmean
 
-from tippingpoint.analysis.cliff import faults_injected
+from tippingpoint.analysis.fault_spans import faults_injected
 from tippingpoint.analysis.latency import freed_costs
 from tippingpoint.analysis.thresholds import RATES
 from tippingpoint.plan.fields import StageKind

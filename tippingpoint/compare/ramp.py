@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tippingpoint.analysis.analyse import Analysis
-from tippingpoint.analysis.cliff import faults_injected
+from tippingpoint.analysis.fault_spans import faults_injected
 from tippingpoint.analysis.latency import freed_costs
 from tippingpoint.rundir.histogram import Histogram, middle_values
 from tippingpoint.rundir.operations import LAUNCHES, OWN_CALLS

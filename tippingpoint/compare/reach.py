@@ -8,7 +8,7 @@ from math import inf
 from typing import Literal
 
 from tippingpoint.analysis.analyse import Analysis
-from tippingpoint.analysis.cliff import faults_injected
+from tippingpoint.analysis.fault_spans import faults_injected
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.util.text import show_amount, show_size
 

@@ -125,7 +125,7 @@ def test_an_error_is_an_answer_and_a_timeout_is_not(outcome: str, judged: str) -
 
 def test_what_a_fault_did_is_not_blamed_on_others() -> None:
     run = run_beside([0.5, 0.5, 0.5], [10, 20, 200])
-    run.events = [{"t": 2.5 * STAGE_SECONDS, "event": "fault", "do": "kill", "member": "m1"}]
+    run.events = [{"t": 1.5 * STAGE_SECONDS, "event": "fault", "do": "stop", "member": "m1"}]
     assert analyse(run).verdict.outcome == "missed"
 
 

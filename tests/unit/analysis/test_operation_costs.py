@@ -10,11 +10,16 @@ from hypothesis import strategies as st
 from tests.unit.made.sliced_runs import HOLD, LOADS, REST, STEP, UP, counts, noisy, sliced_run
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.analysis.findings import examine
-from tippingpoint.analysis.operation_costs import Counted, OperationCost, cpu_costs, operation_costs
+from tippingpoint.analysis.operation_costs import OperationCost, cpu_costs, operation_costs
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import parse_plan
+from tippingpoint.rundir.machine import Used
 from tippingpoint.rundir.resources import Series
 from tippingpoint.rundir.results import RunData
+
+
+def counts_of(*operations: str) -> list[np.ndarray]:
+    return [counts()[operation] for operation in operations]
 
 
 def cpu(run: RunData) -> dict[str, OperationCost]:
@@ -94,21 +99,40 @@ class TestWhatAnOperationTakes:
         assert cpu(run)["extend"].value == pytest.approx(cpu(exact)["extend"].value, rel=1e-6)
 
 
-class TestCounters:
-    def test_a_counter_of_cpu_time_comes_before_what_prometheus_has(self) -> None:
-        # given a target whose processes' CPU time is read each second, and that restarts at 100 s
-        run = sliced_run(extend=999e-6)
-        rates = counts()
-        each = np.concatenate(
-            (np.full(round(REST), 0.05), 0.05 + 120e-6 * rates["extend"] + 3e-4 * rates["claim"])
-        )
-        total = np.concatenate(([0.0], np.cumsum(each)))
-        times = np.arange(-REST, len(rates["extend"]) + 1)
-        total[times >= 100] -= total[times == 100]
-        counted = Counted("cpu", "CPU", "cores", times.tolist(), total.tolist())
-        found = cpu_costs(operation_costs(examine(run), [counted]))
-        assert found["extend"].value == pytest.approx(120e-6, rel=0.01)
+class TestKernel:
+    def with_machine(self, run: RunData) -> RunData:
+        """A lab's run: its target's CPU time is known of each second, but for those in which a member restarted."""
+        for second, (extends, claims) in enumerate(zip(*counts_of("extend", "claim"), strict=True)):
+            run.machine.append(
+                Used(
+                    t=second + 1.0,
+                    seconds=1.0,
+                    cpus=1,
+                    busy=1.0,
+                    ours=0.0,
+                    target=None if 100 <= second < 103 else 0.05 + 120e-6 * extends + 3e-4 * claims,
+                    steal=0.0,
+                    waited=None,
+                    stalled={},
+                )
+            )
+        return run
 
+    def test_the_cpu_time_of_a_lab_needs_no_prometheus(self) -> None:
+        run = self.with_machine(sliced_run())
+        run.resources = None
+        found = cpu(run)
+        assert {name: cost.value for name, cost in found.items()} == pytest.approx(
+            {"extend": 120e-6, "claim": 300e-6}, rel=0.01
+        )
+        assert found["extend"].sentence.startswith("CPU: 120 µs for each extend (95 %: ")
+
+    def test_it_comes_before_what_prometheus_has(self) -> None:
+        run = self.with_machine(sliced_run(extend=999e-6))
+        assert cpu(run)["extend"].value == pytest.approx(120e-6, rel=0.01)
+
+
+class TestScrapes:
     def test_missing_scrapes_change_nothing(self) -> None:
         run = sliced_run()
         assert run.resources is not None
@@ -201,6 +225,34 @@ class TestThreshold:
         said = self.verdict("118us", noise=0.05)
         assert said.startswith("Withheld: extend CPU ")
         assert "it may be " in said
+
+    def test_a_cost_with_that_of_another_operation_does_not_miss_it(self) -> None:
+        # given extensions that each come with a list
+        found = counts()
+        run = sliced_run(plan=PLAN.format(limit="60us"), of_counts={**found, "list": found["extend"]})
+        said = analyse(run).verdict.sentence
+        assert said.startswith("Withheld: extend CPU ")
+        assert "that includes list" in said
+        # but what both take is enough to meet it
+        run = sliced_run(plan=PLAN.format(limit="200us"), of_counts={**found, "list": found["extend"]})
+        assert analyse(run).verdict.sentence.startswith("Met: ")
+
+    def test_the_mean_of_all_loads_misses_none_of_them(self) -> None:
+        # given slices that are too long to separate four loads
+        run = sliced_run(plan=PLAN.format(limit="60us"))
+        assert run.resources is not None
+        run.resources.figures[0].window = 20.0
+        (extend,) = [cost for cost in cpu(run).values() if cost.operation == "extend"]
+        assert extend.loads == ()
+        said = analyse(run).verdict.sentence
+        assert said.startswith("Withheld: extend CPU ")
+        assert "that is the mean of all loads" in said
+
+    def test_a_run_of_one_load_has_the_cost_of_that_load(self) -> None:
+        extends = counts((4000,))["extend"]
+        run = sliced_run(plan=PLAN.format(limit="60us"), loads=(4000,), of_counts={"extend": extends})
+        assert [load.size for load in cpu(run)["extend"].loads] == [4000]
+        assert analyse(run).verdict.sentence.startswith("Missed: extend CPU ")
 
     def test_without_figures_it_was_not_measured(self) -> None:
         assert self.verdict("200us", known=False) == "Withheld: extend cpu was not measured at 8,000 leases."

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tippingpoint.analysis.slices import MOST, Slices, counter_slices, fit, left_over, rate_slices
+from tippingpoint.analysis.slices import MOST, Slices, fit, left_over, rate_slices
 
 
 def columns_of(random: np.random.Generator, count: int, number: int) -> np.ndarray:
@@ -16,19 +16,6 @@ def columns_of(random: np.random.Generator, count: int, number: int) -> np.ndarr
 
 
 class TestSlices:
-    def test_a_counter_gives_the_increments_between_its_moments(self) -> None:
-        found = counter_slices([0, 1, 3, 4], [10.0, 12.0, 18.0, 18.0])
-        assert found.begin.tolist() == [0, 1, 3]
-        assert found.end.tolist() == [1, 3, 4]
-        assert found.amount.tolist() == [2, 6, 0]
-
-    def test_a_reset_and_a_gap_are_no_slices(self) -> None:
-        # given a process that restarted between 2 and 3 s, and was not read at 5 s
-        found = counter_slices([0, 1, 2, 3, 4, 5, 6], [100.0, 101.0, 102.0, 0.5, 1.5, None, 3.5])
-        # then what is left of it before and after counts, and nothing negative
-        assert found.begin.tolist() == [0, 1, 3]
-        assert found.amount.tolist() == [1, 1, 1]
-
     def test_rates_over_windows_longer_than_a_step_do_not_overlap(self) -> None:
         found = rate_slices([10, 15, 20, 25, 30, 35, 40], [1.0, 9.0, 9.0, 9.0, 2.0, 9.0, None], window=20)
         assert list(zip(found.begin, found.end, found.amount, strict=True)) == [(-10, 10, 20), (10, 30, 40)]
@@ -49,7 +36,7 @@ class TestSlices:
     def test_what_overlaps_a_span_is_left_out(
         self, begin: float, seconds: float, counts: list[float]
     ) -> None:
-        every = counter_slices(list(range(len(counts))), np.cumsum(counts).tolist())
+        every = rate_slices(list(range(len(counts) + 1)), [None, *counts], window=1)
         kept = every.outside([(begin, begin + seconds)])
         assert all(
             end <= begin or since >= begin + seconds for since, end in zip(kept.begin, kept.end, strict=True)

@@ -27,17 +27,14 @@ workload: {units: 2, claim_time: 10s, renew_time: 1s}
 stages: [{leases: 2, hold: 1s}]
 """
 LOG = " 1.000s extended a1/0 held for 1m30s in 3ms\n"
-EXECUTED: dict[str, tuple[int, str]] = {
+EXECUTED: dict[str, tuple[int, str]] = {"plans": (MET, "plans"), "clean": (BAD_INPUT, "clean nowhere")}
+"""Commands that Python is started for: their exit codes with streams that work, and what a user types."""
+FORKED: dict[str, tuple[int, str]] = {
     "--help": (MET, "--help"),
     "no command": (MET, ""),
     "run --help": (MET, "run --help"),
-    "plans": (MET, "plans"),
     "a plan": (MET, "plans etcd-demo"),
     "baselines": (MET, "baselines"),
-    "clean": (BAD_INPUT, "clean nowhere"),
-}
-"""Commands that have soon begun: their exit codes with streams that work, and what a user types."""
-FORKED: dict[str, tuple[int, str]] = {
     "report": (MET, f"report {KEPT / 'etcd'}"),
     "compare": (MET, f"compare {KEPT / 'etcd'} {KEPT / 'etcd-v2'}"),
     "trend": (BAD_INPUT, "trend nowhere"),
@@ -47,7 +44,7 @@ FORKED: dict[str, tuple[int, str]] = {
     "import": (MET, "import claims.log --stage 1@1 --out runs"),
     "run": (TARGET_FAILED, "run plan.yaml --out runs"),
 }
-"""Commands for which Python imports what takes it a second or two."""
+"""The same for commands that are forked, as it takes Python a second or two to import what some need."""
 SPEECHLESS = {"trend", "clean", "resume", "collect", "atlas", "run"}
 """They have nothing to say on standard output."""
 FORKS = """
