@@ -75,10 +75,12 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "searches", f"from {first} to at most {most}, each held for {show_span(find.hold)} or less"
     lasting = Schedule(plan).whole
     yield "lasts", lasting.words if lasting is not None else "as long as it takes: the plan sets no limit"
-    if plan.to_remove:
-        stay = "one after the other, and none stays" if plan.cycles else "all removed at the end"
-        of = plan.counted if isinstance(plan, GrowPlan) else _MADE.get(plan.workload.kind, plan.target.things)
-        yield "makes", f"at most {show_amount(plan.to_remove, of)} at once, {stay}"
+    made = _made(plan)
+    if made:
+        yield (
+            "makes",
+            f"{made}, {'each removed as soon as it was made' if plan.cycles else 'all removed at the end'}",
+        )
     for threshold in plan.thresholds:
         for limit in limits_of(threshold):
             sign = "≥" if limit.is_least else "≤"
@@ -96,6 +98,16 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
             else "no figure of a Prometheus: no limit is about one"
         ),
     )
+
+
+def _made(plan: Plan) -> str:
+    """Say how much a run makes in its target; empty for nothing."""
+    if isinstance(plan, SpawnPlan):  # which removes groups too
+        sizes = [stage.size for stage in plan.stages]
+        largest = max(sizes) if sizes else plan.to_remove
+        return f"{'' if plan.cycles else 'at most '}{show_amount(largest, plan.target.things)}"
+    of = plan.counted if isinstance(plan, GrowPlan) else _MADE.get(plan.workload.kind, "things")
+    return f"at most {show_amount(plan.to_remove, of)} at once" if plan.to_remove else ""
 
 
 async def _ask(plan: Plan) -> str:

@@ -63,8 +63,8 @@ def print_lines(console: Console, lines: Sequence[Text]) -> None:
     """Print lines on standard output: on a terminal broken between words, elsewhere as they are."""
     with console.capture() as captured:
         for line in lines:
-            soft = not console.is_terminal or line.plain.startswith("report: ")  # a path that a reader copies
-            console.print(line, highlight=False, soft_wrap=soft)
+            copied = line.plain.startswith(("report: ", "next: "))  # a path or a command, which is not broken
+            console.print(line, highlight=False, soft_wrap=copied or not console.is_terminal)
     sys.stdout.write(captured.get())
 
 
