@@ -16,6 +16,8 @@ A lab with all members on loopback cannot cut them off, and refuses `partition` 
     {"do": "slow", "member": "keystone", "seconds": 2.5}  ->  {"ok": true}, and answers are late by that; 0 ends it
     {"do": "slow-disk" | "free-disk" | "fail-fencing" | "mend-fencing", "member": "node2"}  ->  {"ok": true}, and
     {"do": "kill-daemon", "member": "node2", "daemon": "pacemaker-based"}  ->  {"ok": true}: see lab/pacemaker/verbs.py
+    {"do": "compact" | "defrag" | "snapshot" | "move-leader" | "fill-quota" | "free-quota", "member": "m1"}
+                                                          ->  {"ok": true}: see lab/etcd/upkeep.py
     {"do": "count"}  ->  {"counts": {"servers": 0, ...}}, what there is in the target's databases
 """
 

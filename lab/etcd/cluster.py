@@ -32,6 +32,7 @@ from lab.arguments import up_parser
 from lab.cgroups import LEAST_CPU, Hierarchy, VanishingCgroups, join, limit_cpu
 from lab.control import ControlServer, LabError, Member
 from lab.etcd.programs import find_etcd, flavor
+from lab.etcd.upkeep import Verb, verbs_of
 from lab.exporters import NETWORK, Exporters
 from lab.halt import halt
 from lab.patience import PATIENCE_S
@@ -48,6 +49,8 @@ from tippingpoint.monitoring.scrape.jobs import Found, ScrapeAccess, static_targ
 USER = "loadclaimer"
 PREFIX = "/tippingpoint/"
 _ANSWER_WITHIN_S = 20.0
+_CALLED_WITHIN_S = 300.0
+"""How long an operator's call may take: to defragment is to write the whole database anew."""
 _POLL_S = 0.03
 _METRICS_PORT, _EXPORTER_PORT = 2381, 9100
 """The ports of the member and of the node exporter in a network of their own."""
@@ -208,6 +211,20 @@ class EtcdLab:
             self._spawn(name)
             if self._has_quorum():
                 self._await_health([name])
+
+    def verbs(self) -> Mapping[str, Verb]:
+        """Return the lab's own requests: see upkeep.py."""
+        return verbs_of(self)
+
+    def ask(self, name: str, path: str, body: dict[str, Any]) -> bytes:
+        """Call the v3 API through a member's JSON gateway. Raises LabError if it is refused or not answered."""
+        self._alive(name)
+        answer = self._call(name, "POST", f"{self._flavor.gateway}/{path}", body, within=_CALLED_WITHIN_S)
+        if answer is None:
+            raise LabError(
+                f"{path}: refused by {name}, or not answered", "a member without login that serves"
+            )
+        return answer
 
     def describe(self) -> dict[str, Any]:
         """Return the lab's addresses for programs: endpoints, lab (the control socket), ca, cert, key, credentials."""
@@ -427,13 +444,14 @@ class EtcdLab:
         path: str,
         body: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
+        within: float = _ANSWER_WITHIN_S,
     ) -> bytes | None:
         """Return a member's answer; None without one, or if it is an error."""
         port = self._client_ports[name]
         connection = (
-            http.client.HTTPSConnection(self._address, port, timeout=_ANSWER_WITHIN_S, context=self._context)
+            http.client.HTTPSConnection(self._address, port, timeout=within, context=self._context)
             if self._context
-            else http.client.HTTPConnection(self._address, port, timeout=_ANSWER_WITHIN_S)
+            else http.client.HTTPConnection(self._address, port, timeout=within)
         )
         try:
             content = None if body is None else json.dumps(body)

@@ -111,6 +111,8 @@ NIGHTLY = (
     "etcd/test_leaders.py",
     "etcd/test_rates.py",
     "etcd/test_recovery.py",
+    "etcd/test_store_runs.py::test_members_that_are_killed_and_come_back_violate_nothing",
+    "etcd/test_store_runs.py::test_what_an_operator_does_to_members_is_felt_and_violates_nothing",
     "juju/test_comes_back.py",
     "juju/test_juju_runs.py::test_a_search_finds_the_limit_that_its_target_has",
     "juju/test_juju_runs.py::test_a_search_for_what_a_ramp_costs_begins_every_load_from_nothing",

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tippingpoint.plan.base import UNDONE_BY
+from tippingpoint.plan.base import UNDONE_BY, UPKEEP
 
 
 def fault_times(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, float, str]]:
-    """Return begin, end and member of each injected fault that took a member down. Storms are separate stages."""
+    """Return begin, end and member of each injected fault that took a member down, or kept it busy. Storms are separate
+    stages."""
     began: dict[str, float] = {}
     times: list[tuple[float, float, str]] = []
     for event in events:
@@ -20,6 +21,8 @@ def fault_times(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, float,
             began.setdefault(member, t)
         elif event.get("do") in UNDONE_BY.values() and member in began:
             times.append((began.pop(member), t, member))
+        elif event.get("do") in UPKEEP:
+            times.append((t - float(event.get("seconds") or 0.0), t, member))
     return times + [(t, float("inf"), member) for member, t in began.items()]
 
 
@@ -42,5 +45,5 @@ def faults_injected(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, fl
                 begin, what = began.pop((do, member))
                 times.append((begin, t, what))
         else:
-            times.append((t, t, do))
+            times.append((t - float(event.get("seconds") or 0.0), t, do))
     return times + [(begin, float("inf"), what) for begin, what in began.values()]

@@ -163,14 +163,17 @@ class Threshold(Section, frozen=True):
         return self
 
 
-UNDONE_BY: dict[str, Literal["start", "continue", "heal", "free-disk", "mend-fencing"]] = {
+UNDONE_BY: dict[str, Literal["start", "continue", "heal", "free-disk", "mend-fencing", "free-quota"]] = {
     "kill": "start",
     "stop": "continue",
     "partition": "heal",
     "slow-disk": "free-disk",
     "fail-fencing": "mend-fencing",
+    "fill-quota": "free-quota",
 }
 """The fault that undoes each of these."""
+UPKEEP = ("compact", "defrag", "snapshot", "move-leader")
+"""What an operator does to a member of etcd. It is over when the lab has answered, and takes a time."""
 
 
 class Fault(Section, frozen=True):
@@ -188,14 +191,23 @@ class Fault(Section, frozen=True):
         "fail-fencing",
         "mend-fencing",
         "kill-daemon",
+        "compact",
+        "defrag",
+        "snapshot",
+        "move-leader",
+        "fill-quota",
+        "free-quota",
         "drop-claims",
     ] = Field(
         description="`kill`, `stop` (SIGSTOP), `continue` and `start` act on a member of a lab. `partition` cuts the "
         "member off from the others and, but for Pacemaker, from the generator, and `heal` undoes that. Four are for "
         "nodes of Pacemaker: `slow-disk` lets a node write to its disk twice a second only, until `free-disk`. After "
         "`fail-fencing` the cluster cannot fence the node, until `mend-fencing`. `kill-daemon` kills one of its "
-        "daemons. `drop-claims` is a restart storm: it drops every claim and connection and claims new leases all at "
-        "once. On a store it drops every connection, and all watchers come up again at once."
+        "daemons. Six are for members of etcd: `compact` gives up old revisions, `defrag` writes the member's database "
+        "anew, `snapshot` reads it as a whole, `move-leader` makes the member lead, and `fill-quota` raises the alarm "
+        "of a full quota, until `free-quota`. `drop-claims` is a restart storm: it drops every claim and connection "
+        "and claims new leases all at once. On a store it drops every connection, and all watchers come up again at "
+        "once."
     )
     member: str | None = Field(
         default=None, description="The name of a lab's member. `drop-claims` has none."
@@ -215,7 +227,8 @@ class Fault(Section, frozen=True):
     undo_after: Seconds | None = Field(
         default=None,
         description="How long after it the fault is undone: `start` undoes `kill`, `continue` undoes `stop`, "
-        "`heal` undoes `partition`, `free-disk` undoes `slow-disk`, and `mend-fencing` undoes `fail-fencing`.",
+        "`heal` undoes `partition`, `free-disk` undoes `slow-disk`, `mend-fencing` undoes `fail-fencing`, and "
+        "`free-quota` undoes `fill-quota`.",
     )
 
     @model_validator(mode="after")

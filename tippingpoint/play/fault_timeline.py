@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.base import UNDONE_BY, Fault
+from tippingpoint.plan.base import UNDONE_BY, UPKEEP, Fault
 from tippingpoint.plan.read import Plan
 from tippingpoint.play.faults import Action, LabControl
 from tippingpoint.play.record import Record
@@ -97,6 +97,7 @@ class FaultTimeline:
         assert self._lab is not None
         assert fault.member is not None
         more = {"daemon": fault.daemon} if fault.daemon is not None else {}
+        began = self._record.now()
         self._asked += 1
         self.done.clear()
         try:
@@ -104,7 +105,8 @@ class FaultTimeline:
         except UserError as problem:
             self._record.event("fault-failed", do=do, member=fault.member, **more, problem=str(problem))
         else:
-            self._record.event("fault", do=do, member=fault.member, **more)
+            lasted = {"seconds": round(self._record.now() - began, 3)} if do in UPKEEP else {}
+            self._record.event("fault", do=do, member=fault.member, **more, **lasted)
         finally:
             self._asked -= 1
             if not self._asked:

@@ -25,6 +25,12 @@ Action = Literal[
     "fail-fencing",
     "mend-fencing",
     "kill-daemon",
+    "compact",
+    "defrag",
+    "snapshot",
+    "move-leader",
+    "fill-quota",
+    "free-quota",
 ]
 
 

@@ -26,6 +26,52 @@ def store_plan(directory: Path, *stages: dict[str, Any], **fields: Any) -> Path:
     )
 
 
+def test_what_an_operator_does_to_members_is_felt_and_violates_nothing(etcd: EtcdLab, tmp_path: Path) -> None:
+    # given acts on members, and a quota that is full for a moment
+    acts: list[tuple[str, str, float]] = [
+        *(("compact", "m1", 0.2), ("defrag", "m1", 0.7), ("defrag", "m2", 1.2), ("snapshot", "m3", 1.7)),
+        *(("move-leader", "m1", 2.2), ("move-leader", "m2", 3.2), ("fill-quota", "m1", 4.2)),
+    ]
+    faults = [
+        {"do": do, "member": member, "stage": 1, "at": at}
+        | ({"undo_after": "1s"} if do == "fill-quota" else {})
+        for do, member, at in acts
+    ]
+    plan = store_plan(tmp_path, {"hold": "9s"}, faults=faults, thresholds=[])
+    # when it is run
+    done = run("run", plan, *settings(etcd), "--out", tmp_path / "runs")
+    assert no_traceback(done.stdout, done.stderr)
+    measured = only_run(tmp_path / "runs")
+    # then all of them were done
+    done_acts = [event["do"] for event in measured.events if event["event"] == "fault"]
+    assert sorted(done_acts) == sorted([*(do for do, *_ in acts), "free-quota"])
+    # and writes were refused while the quota was full, and made again after that
+    refused = [event for event in measured.events if event["event"] == "error" and "space" in event["error"]]
+    assert refused
+    assert measured.manifest.status == "complete"
+    # and nothing that was acknowledged was lost
+    assert violations(measured) == []
+    assert not [key for key in keys(etcd.endpoints[0]) if measured.manifest.id in key]
+
+
+def test_members_that_are_killed_and_come_back_violate_nothing(etcd: EtcdLab, tmp_path: Path) -> None:
+    # given each member dead for a second, one after the other, among them whoever leads
+    faults = [
+        {"do": "kill", "member": f"m{number}", "stage": 1, "at": 4 * number - 3.5, "undo_after": "1s"}
+        for number in (1, 2, 3)
+    ]
+    plan = store_plan(tmp_path, {"hold": "14s"}, faults=faults, thresholds=[])
+    # when watchers and writers meet that
+    done = run("run", plan, *settings(etcd), "--out", tmp_path / "runs")
+    assert no_traceback(done.stdout, done.stderr)
+    measured = only_run(tmp_path / "runs")
+    # then watchers came up again, and each saw every event once, in order
+    (stage,) = measured.stages
+    assert stage.count("watch") > 8
+    assert violations(measured) == []
+    assert stage.count("watch-event", "lost") == 0
+
+
 def violations(measured: RunData) -> list[dict[str, Any]]:
     return [event for event in measured.events if event["event"] == "violation"]
 

@@ -155,3 +155,14 @@ def test_what_cannot_be_is_refused_in_one_line(fields: dict[str, Any], field: st
         plan_of(**fields)
     assert refused.value.field == field
     assert accepted in refused.value.accepted
+
+
+def test_what_an_operator_does_needs_a_member_and_only_a_full_quota_is_undone() -> None:
+    listed = {"stages": [{"expiring": 1, "hold": "9s"}]}
+    fault = {"stage": 1, "at": "1s"}
+    plan = plan_of(**listed, faults=[{**fault, "do": "fill-quota", "member": "m1", "undo_after": "2s"}])
+    assert plan.faults[0].undo_after == 2.0
+    with pytest.raises(UserError, match="a lab member's name for defrag"):
+        plan_of(**listed, faults=[{**fault, "do": "defrag"}])
+    with pytest.raises(UserError, match="undo_after"):
+        plan_of(**listed, faults=[{**fault, "do": "compact", "member": "m1", "undo_after": "2s"}])

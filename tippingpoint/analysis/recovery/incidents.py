@@ -47,7 +47,8 @@ def _faults(events: Sequence[Mapping[str, Any]]) -> list[Trigger]:
         undone_by.discard((do, member))
         if do in UNDONE_BY:
             undone_by.add((UNDONE_BY[do], member))
-        found.append(Trigger(float(event["t"]), " ".join(filter(None, words)), True, undoes))
+        began = float(event["t"]) - float(event.get("seconds") or 0.0)
+        found.append(Trigger(began, " ".join(filter(None, words)), True, undoes))
     return found
 
 
