@@ -56,6 +56,8 @@ def _all(message: bytes, wanted: int) -> list[bytes]:
 
 def revision(answer: bytes) -> int:
     """The store's revision in the header that every answer begins with."""
+    if answer[:1] == b"\x0a" and len(answer) > 1 and answer[1] < 0x80:
+        return header_revision(answer[2 : 2 + answer[1]])
     return header_revision(_bytes(answer, 1))
 
 
