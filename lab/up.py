@@ -10,14 +10,16 @@ import signal
 import stat
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
 from lab import ports
 from lab.control import LabError
 from lab.watched import Watchable, watched
 from tippingpoint.errors import UserError
+from tippingpoint.plan.defaults import FILE
 
 
 class Lab(Protocol):
@@ -27,8 +29,16 @@ class Lab(Protocol):
         """Return the lab's addresses for programs."""
         ...
 
+    def settings(self) -> list[str]:
+        """Return the lab's addresses for a plan: `key=value` for each `--set` of `tippingpoint run`."""
+        ...
+
 
 L = TypeVar("L", bound=Lab)
+
+_KINDS = {"incus": "lxd"}
+"""The kind of target of a lab, where it is not its name."""
+_HOW_TO_RUN = f"in this directory, plans for it need no --set while it runs: {FILE} has its addresses"
 
 
 def serve(
@@ -47,9 +57,15 @@ def serve(
         signal.signal(number, lambda _number, _frame: asked.set())
     ports.prefer(name)
     try:
-        with make() as lab, _scraped(lab, getattr(options, "prometheus", False)) as prometheus:
+        with (
+            make() as lab,
+            _scraped(lab, getattr(options, "prometheus", False)) as prometheus,
+            contextlib.ExitStack() as stack,
+        ):
             if options.how_to:
-                print(how_to(lab) + (_how_to_collect(prometheus) if prometheus else ""), flush=True)
+                stack.enter_context(_remembered(_KINDS.get(name, name), lab.settings(), prometheus))
+                words = how_to(lab) + (_how_to_collect(prometheus) if prometheus else "")
+                print(f"{words}\n{_HOW_TO_RUN}", flush=True)
             else:
                 print(
                     json.dumps(lab.describe() | ({"prometheus": prometheus} if prometheus else {})),
@@ -74,6 +90,26 @@ def _scraped(lab: Lab, wanted: bool) -> Generator[str]:
         return
     with watched(cast(Watchable, lab)) as prometheus:
         yield prometheus.url
+
+
+@contextlib.contextmanager
+def _remembered(kind: str, settings: Sequence[str], prometheus: str) -> Generator[None]:
+    """Keep the lab's addresses where `tippingpoint run` looks for them: in the directory in which the lab began."""
+    file = Path(FILE)
+    lines = [f"# the lab of process {os.getpid()}", f"target.kind={kind}", *settings]
+    text = "\n".join([*lines, *([f"prometheus={prometheus}"] if prometheus else []), ""])
+    try:
+        new = file.with_name(f"{FILE}.{os.getpid()}")
+        new.write_text(text, encoding="utf-8")
+        new.replace(file)
+    except OSError as problem:
+        print(f"{file.absolute()} is not written: {problem.strerror}", file=sys.stderr)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            if file.read_text(encoding="utf-8") == text:  # and not that of a lab that was started later
+                file.unlink()
 
 
 def _how_to_collect(prometheus: str) -> str:

@@ -8,6 +8,8 @@ import uuid
 
 MARK = "TIPPINGPOINT_TEST_SESSION"
 os.environ[MARK] = uuid.uuid4().hex
+# A lab that somebody has started in this directory is none of the tests' targets.
+os.environ["TIPPINGPOINT_TARGET"] = os.environ["TIPPINGPOINT_PROMETHEUS"] = ""
 
 with contextlib.suppress(ImportError):  # tests/integration runs without
     from hypothesis import HealthCheck, settings

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-RUNS = Path("runs")
-"""The default directory of runs."""
+from tippingpoint.cli.run_names import RUNS, named_run, named_source
+from tippingpoint.plan.defaults import prometheus_url
+
+_A_RUN = "a run's directory, `last`, or a part of the id of one in ./runs"
 
 
 class Command(NamedTuple):
@@ -24,6 +26,11 @@ class Command(NamedTuple):
 
 
 def _run(parser: argparse.ArgumentParser) -> None:
+    _check(parser)
+    _add_run_options(parser)
+
+
+def _check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "plan", metavar="PLAN", help="a plan's file, or the name of a shipped plan (tippingpoint plans)"
     )
@@ -35,26 +42,43 @@ def _run(parser: argparse.ArgumentParser) -> None:
 
     for option, (_, text) in options().items():
         parser.add_argument(f"--{option}", metavar="NAME", help=f"{text}, as target.{option}")
-    _add_run_options(parser)
 
 
 def _resume(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path, metavar="RUN", help="the run's directory")
+    parser.add_argument("run", type=named_run, metavar="RUN", help=_A_RUN)
     _add_run_options(parser)
 
 
 def _report(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run's directory, a digest file, or seed:NAME")
+    parser.add_argument(
+        "run", type=named_source, metavar="RUN", help=f"{_A_RUN}, a digest file, or seed:NAME"
+    )
     parser.add_argument(
         "--format",
-        choices=("html", "md", "json", "junit"),
-        default="md",
-        help="the format of the report (md)",
+        choices=("text", "html", "md", "json", "junit"),
+        help="the format of the report (text on a terminal, else md)",
+    )
+
+
+def _runs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "directory", nargs="?", type=Path, default=RUNS, metavar="DIR", help="where the runs are (./runs)"
+    )
+
+
+def _completion(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell that completes")
+
+
+def _new_target(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="the target's kind in plans: small letters and digits")
+    parser.add_argument(
+        "--out", type=Path, default=Path(), metavar="DIR", help="the directory in which it is made (.)"
     )
 
 
 def _collect(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path, metavar="RUN", help="the run's directory")
+    parser.add_argument("run", type=named_run, metavar="RUN", help=_A_RUN)
     _add_prometheus(parser, "a Prometheus that has scraped the target", required=True)
     parser.add_argument("--json", action="store_true", help="print what was gathered as JSON")
 
@@ -62,13 +86,15 @@ def _collect(parser: argparse.ArgumentParser) -> None:
 def _compare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "runs",
+        type=named_source,
         metavar="RUN",
         nargs="+",
-        help="directories of runs, digest files, or seed:NAME (published); before --with, repeats of one release",
+        help="runs, digest files, or seed:NAME (published); before --with, repeats of one release",
     )
     parser.add_argument(
         "--with",
         dest="others",
+        type=named_source,
         metavar="RUN",
         nargs="+",
         action="append",
@@ -77,6 +103,7 @@ def _compare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--control",
+        type=named_source,
         metavar="RUN",
         nargs="+",
         default=[],
@@ -84,6 +111,7 @@ def _compare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--baseline",
+        type=named_source,
         metavar="NAME",
         help="the run or seed:NAME that the others are compared with (the first RUN)",
     )
@@ -102,10 +130,10 @@ def _compare(parser: argparse.ArgumentParser) -> None:
 def _trend(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "runs",
-        type=Path,
+        type=named_run,
         metavar="RUN",
         nargs="+",
-        help="directories of runs, or a directory that has them",
+        help="runs, or a directory that has them",
     )
     parser.add_argument(
         "--by", choices=("date", "release"), default="date", help="the order of the runs (date)"
@@ -131,7 +159,7 @@ def _atlas(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", type=Path, metavar="DIR", help="the atlas, such as docs/atlas")
     parser.add_argument("name", nargs="?", metavar="NAME", default="", help="the entry to add")
     parser.add_argument(
-        "runs", type=Path, nargs="*", metavar="RUN", help="directories of the entry's runs: repeats"
+        "runs", type=named_run, nargs="*", metavar="RUN", help="directories of the entry's runs: repeats"
     )
 
 
@@ -189,16 +217,19 @@ def _agent(parser: argparse.ArgumentParser) -> None:
 
 
 def _clean(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path, metavar="RUN", help="the run's directory")
+    parser.add_argument("run", type=named_run, metavar="RUN", help=_A_RUN)
 
 
 COMMANDS = {
     "run": Command("Run a plan: a file, or the name of a shipped plan.", _run),
+    "check": Command("Say what a run of a plan would do, and whether its target has room.", _check),
     "resume": Command(
         "Go on with a run that was cut: a fill, or a search (find).",
         _resume,
     ),
+    "runs": Command("List the runs of a directory, with their verdicts.", _runs),
     "report": Command("Print a run's report.", _report),
+    "open": Command("Show a run's report in a browser.", _clean),
     "collect": Command(
         "Add the resource use of a run's target to its directory and report, from a Prometheus.", _collect
     ),
@@ -215,6 +246,8 @@ COMMANDS = {
     ),
     "agent": Command("Play a unit's part of runs, as the service that charms start.", _agent),
     "clean": Command("Remove from the target everything that a run left there.", _clean),
+    "completion": Command("Print a script with which a shell completes these commands.", _completion),
+    "new-target": Command("Make the skeleton of a package that brings a new kind of target.", _new_target),
 }
 
 
@@ -240,7 +273,8 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_prometheus(parser: argparse.ArgumentParser, what: str, *, required: bool) -> None:
     """Add the options of a Prometheus and of its login."""
-    parser.add_argument("--prometheus", metavar="URL", required=required, default="", help=what)
+    url = prometheus_url()
+    parser.add_argument("--prometheus", metavar="URL", required=required and not url, default=url, help=what)
     parser.add_argument(
         "--ca",
         type=Path,

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from tippingpoint.analysis.analyse import Analysis, analyse
 from tippingpoint.cli.page import keep_report
+from tippingpoint.cli.run_names import LAST, RUNS
 from tippingpoint.errors import UserError
 from tippingpoint.report import render_report
 from tippingpoint.report.document import build_document
@@ -62,8 +63,8 @@ def print_lines(console: Console, lines: Sequence[Text]) -> None:
     """Print lines on standard output: on a terminal broken between words, elsewhere as they are."""
     with console.capture() as captured:
         for line in lines:
-            soft = not console.is_terminal or line.plain.startswith("report: ")  # a path that a reader copies
-            console.print(line, highlight=False, soft_wrap=soft)
+            copied = line.plain.startswith(("report: ", "next: "))  # a path or a command, which is not broken
+            console.print(line, highlight=False, soft_wrap=copied or not console.is_terminal)
     sys.stdout.write(captured.get())
 
 
@@ -85,4 +86,5 @@ def _next_command(analysis: Analysis) -> str:
     plan = analysis.findings.plan
     if run.manifest.status in ("interrupted", "cut") and plan is not None and plan.find is not None:
         return f"tippingpoint resume {run.directory}   (goes on with the search)"
-    return f"tippingpoint report {run.directory}"
+    is_last = run.directory == RUNS / run.manifest.id
+    return f"tippingpoint open {LAST if is_last else run.directory}"

@@ -11,15 +11,16 @@ from tippingpoint.rundir.files import replace_file
 from tippingpoint.rundir.held import HeldDirectory
 from tippingpoint.rundir.results import RunData
 
-_FILE = "report.html"
+FILE = "report.html"
+"""The name of a report in its run's directory."""
 
 
 def keep_report(run: RunData, page: str, held: HeldDirectory) -> Path | None:
     """Write the report beside the run's journals, in its directory as it is `held`, else where there is room; None
     when there is none."""
     with suppress(OSError):
-        replace_file(held.inside / _FILE, page)
-        return run.directory / _FILE
+        replace_file(held.inside / FILE, page)
+        return run.directory / FILE
     with suppress(OSError):
         return _elsewhere(f"{run.manifest.id}-", page)
     return None

@@ -18,6 +18,7 @@ from typing import NoReturn, cast
 
 from tippingpoint import __version__
 from tippingpoint.cli.arguments import COMMANDS
+from tippingpoint.cli.version import ShowVersion
 from tippingpoint.errors import Refused, TargetError, UserError, describe, without_logins
 from tippingpoint.util.exit_codes import BAD_INPUT, CRASHED, INTERRUPTED, MET, TARGET_FAILED
 from tippingpoint.util.importing import importing
@@ -44,7 +45,7 @@ def _carry_out(asked: Sequence[str]) -> int:
     command = next((word for word in asked if not word.startswith("-")), "")
     try:
         try:
-            code = _do(build_parser([command]).parse_args(asked))
+            code = _do(build_parser([command]).parse_args(asked or ["--help"]))
         except SystemExit as ended:  # argparse has shown a help text, or refused an option
             code = ended.code if isinstance(ended.code, int) else MET
         sys.stdout.flush()
@@ -85,7 +86,7 @@ def _kept(defect: Exception) -> str:
 def build_parser(commands: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
     """All commands, and the arguments and options of those named."""
     parser = _Parser(prog="tippingpoint", description="Finds where a cloud's control plane tips over.")
-    parser.add_argument("--version", action="version", version=f"tippingpoint {__version__}")
+    parser.add_argument("--version", action=ShowVersion)
     parsers = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
     for name, about in COMMANDS.items():
         command = parsers.add_parser(name, help=about.help, description=about.help)
@@ -97,7 +98,7 @@ def build_parser(commands: Sequence[str] = tuple(COMMANDS)) -> argparse.Argument
 
 def _do(options: argparse.Namespace) -> int:
     """Carry out what was asked, in the command's module; returns the exit code."""
-    name = "import_" if options.command == "import" else options.command
+    name = "import_" if options.command == "import" else options.command.replace("-", "_")
     check_limits()
     try:
         with importing():

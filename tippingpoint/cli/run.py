@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tippingpoint.errors import UserError
+from tippingpoint.plan.defaults import defaults_of, read_defaults
 from tippingpoint.plan.packages import options as target_options
-from tippingpoint.plan.shipped import plan_text
+from tippingpoint.plan.shipped import plan_text, shipped_plans
 from tippingpoint.util.importing import importing
 from tippingpoint.util.inputs import kept_in_memory
 
@@ -19,10 +22,23 @@ if TYPE_CHECKING:
 
 def do(options: argparse.Namespace) -> int:
     """Carry it out; returns the exit code."""
+    plan = asked_plan(options)
+    with importing():
+        from tippingpoint.cli.running import run_to_report
+
+    return run_to_report(plan, options, None)
+
+
+def asked_plan(options: argparse.Namespace) -> Plan:
+    """Return the plan that a command names, on the target that its options or the defaults name.
+
+    Raises UserError for a plan that is none.
+    """
     text = plan_text(options.plan)  # a plan that is nowhere is refused before anything large is imported
     with importing():
         from tippingpoint.plan.read import parse_plan
 
+    options.overrides = [*_default_target(text, options), *options.overrides]
     plan = parse_plan(text, options.overrides, options.plan)
     for option, (kind, _) in target_options().items():
         name = getattr(options, option)
@@ -31,11 +47,27 @@ def do(options: argparse.Namespace) -> int:
                 raise UserError(f"--{option}", name, f"a plan whose target is {kind}")
             options.overrides.append(f"target.{option}={json.dumps(name)}")
             plan = parse_plan(text, options.overrides, options.plan)
-    plan = _with_files(plan)
-    with importing():
-        from tippingpoint.cli.running import run_to_report
+    return _with_files(plan)
 
-    return run_to_report(plan, options, None)
+
+def _default_target(text: str, options: argparse.Namespace) -> Sequence[str]:
+    """Return what a lab's file sets of the plan; nothing if the command itself says where the target or a lab is."""
+    defaults = read_defaults()
+    if defaults is None or any(getattr(options, option) is not None for option in target_options()):
+        return []
+    named = {override.partition("=")[0] for override in options.overrides}
+    if named & {"target.kind", *defaults.settings}:
+        return []
+    from tippingpoint.plan.read import read_yaml
+
+    try:
+        fields = read_yaml(text)
+    except ValueError:  # which is refused when it is parsed
+        return []
+    found = defaults_of(defaults, fields, shipped=shipped_plans().get(options.plan) == text)
+    if found:
+        print(f"tippingpoint: on the {defaults.kind} of {defaults.file}", file=sys.stderr)
+    return found
 
 
 def _with_files(plan: Plan) -> Plan:

@@ -13,6 +13,7 @@ import uvloop
 from rich.console import Console
 
 from tippingpoint.errors import UserError
+from tippingpoint.plan.defaults import prometheus_url
 from tippingpoint.plan.figures import figures_of
 from tippingpoint.plan.read import Plan
 from tippingpoint.play.progress import ConsoleProgress, Detail
@@ -65,6 +66,8 @@ def _figures(plan: Plan, options: argparse.Namespace) -> tuple[RunFigures, Prome
                 raise UserError(option, shown, "--prometheus too")
         return None
     if not figures_of(plan):
+        if options.prometheus == prometheus_url():  # which nobody asked for
+            return None
         raise UserError(
             "--prometheus",
             options.prometheus,

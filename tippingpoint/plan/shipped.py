@@ -9,7 +9,7 @@ from pathlib import Path
 from tippingpoint.errors import UserError
 from tippingpoint.plan.packages import shipped_files
 from tippingpoint.util.secret_files import read_text
-from tippingpoint.util.text import nearest
+from tippingpoint.util.text import nearest_three
 
 MAX_TEXT = 1 << 17
 """Characters (bytes of a file) of a plan. PyYAML reads some 50,000 a second; the largest plan shipped has 1,139."""
@@ -38,4 +38,6 @@ def plan_text(name: str) -> str:
     plans = shipped_plans()
     if name in plans:
         return plans[name]
-    raise UserError("plan", name, f"a file, or one of {', '.join(plans)}{nearest(name, plans)}")
+    raise UserError(
+        "plan", name, f"a file, or a shipped plan such as {nearest_three(name, plans)} (tippingpoint plans)"
+    )

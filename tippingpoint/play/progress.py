@@ -276,7 +276,7 @@ class ConsoleProgress(RunnerEvents):
         return Known(
             title=self._known.title,
             doing=_doing(progress),
-            parts=_share_of_run(progress),
+            parts=_share_of_run(progress) or ((done, goal) if headline.containers else None),
             elapsed=progress.elapsed,
             left=progress.left,
             searched=(self._searched or "nothing yet") if progress.kind == "find" else "",

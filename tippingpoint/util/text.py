@@ -103,3 +103,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint at the known name that is most similar to a wrong one; empty if none is."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" (did you mean {close[0]}?)" if close else ""
+
+
+def nearest_three(name: str, known: Iterable[str]) -> str:
+    """Return the three known names that are most similar to a wrong one, as a list: a, b or c."""
+    *first, last = difflib.get_close_matches(name, list(known), n=3, cutoff=0.0)
+    return f"{', '.join(first)} or {last}" if first else last

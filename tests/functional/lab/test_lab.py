@@ -26,7 +26,7 @@ from lab.control import LabError
 from lab.etcd.cluster import EtcdLab
 from lab.exporters import Exporters
 from lab.figures import ServedFigures, quota_figures
-from tests.functional.program import until
+from tests.functional.program import CHECKOUT, command, until
 from tippingpoint.errors import UserError
 from tippingpoint.play.faults import LabControl
 
@@ -309,6 +309,30 @@ def test_the_lab_program_ends_with_its_standard_input() -> None:
         assert not any(_alive(pid) for pid in pids)
         assert lab.stderr is not None
         assert lab.stderr.read() == b"the lab has stopped, and its data is removed\n"
+
+
+def test_commands_in_the_directory_of_a_lab_find_it_while_it_is_up(tmp_path: Path) -> None:
+    # given a lab that was started in a directory, as by `./scripts/lab up etcd`
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT)}
+    environment.pop("TIPPINGPOINT_TARGET", None)
+    lab = [sys.executable, "-m", "lab.etcd.cluster", "--how-to", "--members", "1"]
+    with subprocess.Popen(
+        lab, cwd=tmp_path, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as up:
+        assert up.stdout is not None
+        assert up.stdin is not None
+        next(line for line in up.stdout if "need no --set while it runs" in line)
+        # when a plan is checked there that names no target, and then the lab stops
+        check = command("check", "etcd-ramp")
+        done = subprocess.run(
+            check, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        up.stdin.close()
+        assert up.wait(_SOON_S) == 0
+    # then the plan was for the lab, and nothing points at it any more
+    assert (done.returncode, done.stderr) == (0, "tippingpoint: on the etcd of .tippingpoint\n")
+    assert "etcd accepts the login" in done.stdout
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_lab_with_prometheus_is_scraped_and_its_ports_are_the_same_the_next_time() -> None:

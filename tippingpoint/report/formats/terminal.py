@@ -132,12 +132,12 @@ def _limit(entry: dict[str, Any], unit: str) -> Text:
 
 
 def _stages(document: Document, width: int) -> list[Text]:
-    """Render the loads in their order, each with the operations that were called most."""
+    """Render the loads in their order, each with the operations that succeeded most."""
     stages = document["stages"]
     names = [name for name in document["loading"] if any(name in stage["operations"] for stage in stages)]
     columns = max(1, (width - 24) // 34)
-    called = {name: sum(_attempts(stage, name) for stage in stages) for name in names}
-    names = sorted(sorted(names, key=lambda name: -called[name])[:columns], key=names.index)
+    done = {name: sum(_successes(stage, name) for stage in stages) for name in names}
+    names = sorted(sorted(names, key=lambda name: -done[name])[:columns], key=names.index)
     header = ["stage", document["run"]["load_unit"]]
     for name in names:
         header += [f"{name} rate", "p99", "failed"]
@@ -150,9 +150,9 @@ def _load(stage: dict[str, Any]) -> str:
     return figures.number(stage["size"]) + ("" if stage["kind"] in ("ramp", "find") else f" {stage['kind']}")
 
 
-def _attempts(stage: dict[str, Any], name: str) -> int:
+def _successes(stage: dict[str, Any], name: str) -> int:
     found = stage["operations"].get(name)
-    return found["attempts"] if found is not None else 0
+    return found["ok"] if found is not None else 0
 
 
 def _cells(stage: dict[str, Any], names: Sequence[str]) -> list[str]:
