@@ -348,7 +348,7 @@ def test_missing_figures_are_named_with_why_and_the_report_comes_all_the_same() 
     page = assert_loads_nothing(write_report(analyse(run), "html"))
     assert "No figure of the target was measured." in said(page, "resources")
     assert "host-cpu: Prometheus refused the query" in said(page, "resources")
-    assert "host-cpu: Prometheus refused the query" in write_report(analyse(run), "md")
+    assert "Prometheus refused the query: host-cpu" in write_report(analyse(run), "md")
 
 
 def test_many_missing_figures_are_counted_next_to_the_verdict_and_told_by_their_reason() -> None:

@@ -573,7 +573,7 @@ def _resources(resources: dict[str, Any] | None, unit: str) -> list[str]:
     for entry in resources["missing"]:
         if entry["scraped"]:
             missing.setdefault(entry["why"], []).append(entry["what"])
-    lines = [f"{', '.join(what)}: {why}" for why, what in missing.items()]
+    lines = [f"{why}: {', '.join(what)}" for why, what in missing.items()]
     unscraped = sum(not entry["scraped"] for entry in resources["missing"])
     if unscraped:
         lines.append(
