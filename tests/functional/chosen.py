@@ -111,6 +111,7 @@ NIGHTLY = (
     "etcd/test_leaders.py",
     "etcd/test_rates.py",
     "etcd/test_recovery.py",
+    "etcd/test_store_lies.py",
     "etcd/test_store_runs.py::test_members_that_are_killed_and_come_back_violate_nothing",
     "etcd/test_store_runs.py::test_what_an_operator_does_to_members_is_felt_and_violates_nothing",
     "juju/test_comes_back.py",

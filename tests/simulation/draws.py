@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation.simulated.service import TROUBLES, TROUBLES_OF_THINGS
+from tests.simulation.simulated.service import TROUBLES, TROUBLES_OF_KEYS, TROUBLES_OF_THINGS
+from tippingpoint.plan.store import MIXED
 
 NAME = "service"
 _PLAN: Mapping[str, Any] = {"name": "simulated", "target": {"kind": "simulated", "name": NAME}}
@@ -84,6 +85,8 @@ def draw(seed: int, sizes: Sizes = SMALL) -> Drawn:
         return _search(seed, chance, sizes)
     if about < 0.2:
         return _things(seed, chance)
+    if about < 0.25:
+        return _keys(seed, chance)
     return _anything(seed, chance, sizes)
 
 
@@ -180,6 +183,55 @@ def _things(seed: int, chance: random.Random) -> Drawn:
     while chance.random() < 0.3:
         do = chance.choice(["kill", "stand still", "interrupt", "crash", "power cut", "disk full"])
         events.append(Event(chance.uniform(0, 15), do, chance.uniform(0.05, 12)))
+    service = DrawnService(capacity, 0.002, 1e9, troubles)
+    return Drawn(seed, plan, service, sorted(events, key=lambda event: event.at))
+
+
+def _keys(seed: int, chance: random.Random) -> Drawn:
+    """Draw a run that writes, reads and watches keys, and lets leases run out."""
+    capacity = 10 ** chance.uniform(1.3, 2.0)
+    mix = {name: chance.choice([0, 1, 1, 3]) for name in MIXED}
+    names = [name for name in ("put", "get", "txn") if mix[name]] or ["put-new"]
+    mix["put-new"] += not any(mix[name] for name in ("put", "get", "txn"))
+    watchers, hold = chance.choice([0, 1, 4]), chance.choice([3, 6])
+    loads = sorted({round(capacity * chance.choice([0.1, 0.3, 0.6, 1.5]), 1) for _ in range(2)})
+    plan: dict[str, Any] = {
+        **_PLAN,
+        "workload": {
+            "kind": "store",
+            "mix": mix,
+            "prefixes": chance.choice([2, 3]),
+            "bytes": 8,
+            "limit": chance.choice([0, 3]),
+            "pages": chance.choice([0, 2]),
+            "serializable": chance.choice([0.0, 0.5]),
+            "lease_ttl": f"{chance.choice([1, 2])}s",
+            "relist": chance.random() < 0.3,
+            "timeout": f"{chance.choice([1, 5])}s",
+        },
+        "workers": chance.choice([1, 2]),
+        "thresholds": [{"operation": chance.choice(names), "p99": f"{chance.choice([50, 500])}ms"}],
+        "stages": [
+            {"operations": load, "watchers": watchers, "keys": 20, "over": "1s", "hold": f"{hold}s"}
+            | ({"expiring": 2} if chance.random() < 0.3 else {})
+            for load in loads
+        ],
+    }
+    if watchers and chance.random() < 0.3:
+        plan["faults"] = [{"do": "drop-claims", "stage": 1, "at": "1s"}]
+    if "expiring" in plan["stages"][0]:
+        plan["stages"] = plan["stages"][:1]
+    else:
+        for stage in plan["stages"]:
+            stage.pop("expiring", None)
+    troubles: list[tuple[str, float, float]] = []
+    while chance.random() < 0.4:
+        begin = chance.uniform(0, 15)
+        troubles.append((chance.choice(TROUBLES_OF_KEYS), begin, begin + chance.uniform(1, 10)))
+    events: list[Event] = []
+    while chance.random() < 0.3:
+        do = chance.choice(["kill", "stand still", "interrupt", "crash", "power cut", "disk full"])
+        events.append(Event(chance.uniform(0, 15), do, chance.uniform(0.05, 6)))
     service = DrawnService(capacity, 0.002, 1e9, troubles)
     return Drawn(seed, plan, service, sorted(events, key=lambda event: event.at))
 

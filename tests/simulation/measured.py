@@ -43,6 +43,8 @@ def ask_of_answers(answers: Mapping[tuple[str, str], int], directories: Sequence
         ("extend", "extend.ok", "ok"),
         ("create", "create.ok", "ok"),
         ("start", "start.ok", "ok"),
+        ("get", "get.ok", "ok"),
+        ("lease-grant", "lease-grant.ok", "ok"),
     ):
         answered = answers.get((operation, said), 0)
         assert recorded[outcome] <= answered, f"{outcome}: {recorded[outcome]} of {answered} answers"

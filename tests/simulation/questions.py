@@ -20,6 +20,7 @@ from tests.simulation.measured import (
     seconds_of,
 )
 from tests.simulation.runs import Ended, Played
+from tests.simulation.simulated.service import LIES_OF_KEYS
 from tests.simulation.together import PlayedTogether
 from tippingpoint.analysis.analyse import Analysis, analyse
 from tippingpoint.analysis.latency import costs
@@ -56,6 +57,10 @@ def ask_all(played: Played) -> Analysis | None:
         ):
             made = _things_to_make(played.drawn.plan)
             assert recorded["create.ok"] == made, f"{recorded['create.ok']} things were made of {made}"
+        _ask_of_report(analysis, searched=False)
+        return analysis
+    if analysis.run.manifest.workload == "store":
+        _ask_of_store(played, analysis)
         _ask_of_report(analysis, searched=False)
         return analysis
     _ask_of_figures(played, analysis)
@@ -213,6 +218,41 @@ def _ask_of_costs(drawn: Drawn, analysis: Analysis) -> None:
             )
             clear = held is not None and held.percentile(10) > 2 * 2e6 and waited.total >= 100
             assert not (long and clear), f"stage {stage.number} misses what ends a run, and it went on"
+
+
+def _ask_of_store(played: Played, analysis: Analysis) -> None:
+    """A store that does not lie is not said to, one that does is a cliff, and where nothing goes wrong, all that was
+    due is counted."""
+    assert played.directory is not None
+    run, drawn = analysis.run, played.drawn
+    directories = [*played.cut, played.directory]
+    recorded = ask_of_answers(played.answered, directories)
+    lies = [kind for kind, *_ in drawn.service.troubles if kind in LIES_OF_KEYS]
+    violations = [event for event in run.events if event["event"] == "violation"]
+    assert lies or not violations, f"a store that does not lie is said to: {violations[0]}"
+    if violations:
+        cliff = analysis.tipping.cliff
+        assert cliff is not None, f"there is no cliff in spite of {violations[0]}"
+        assert cliff.by == "violation", f"the cliff is {cliff.by} in spite of {violations[0]}"
+    stages = drawn.plan["stages"]
+    light = stages[-1]["operations"] <= 0.7 * drawn.service.capacity
+    if drawn.events or drawn.service.troubles or "faults" in drawn.plan or run.manifest.status != "complete":
+        return
+    assert [stage.size for stage in run.stages] == [
+        each["operations"] for each in stages
+    ] or "expiring" in stages[0]
+    for stage, asked in zip(run.stages, stages, strict=True):
+        assert stage.hold_begin is not None, f"stage {stage.number} was never up"
+        assert stage.end is not None
+        seconds = stage.end - stage.hold_begin
+        due = (asked["operations"] + asked.get("expiring", 0)) * seconds
+        names = {f"{name}.{outcome}" for name in run.own_load for outcome in ("ok", "denied")}
+        answered = sum(found.total for name, found in stage.held.items() if name in names)
+        assert not light or answered >= 0.8 * due - 5, f"stage {stage.number} has {answered} of {due:.0f}"
+        assert stage.gauges["held"] >= asked["watchers"], f"{stage.gauges['held']} of {asked['watchers']}"
+        lost = stage.count("watch-event", "lost")
+        assert not lost, f"{lost} events are counted as lost"
+    assert not light or recorded["put.timeout"] == 0
 
 
 def _things_to_make(plan: Mapping[str, Any]) -> int:

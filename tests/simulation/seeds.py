@@ -99,7 +99,7 @@ def _stands_still_alone(drawn: Drawn) -> bool:
 
 def _kinds_of_plan(plan: Mapping[str, Any]) -> list[str]:
     return [
-        "things" if plan["workload"].get("kind") == "spawn" else "leases",
+        {"spawn": "things", "store": "keys"}.get(plan["workload"].get("kind", ""), "leases"),
         "searches" if "find" in plan else "lists",
         *(["after: recover"] if "after" in plan else []),
         *(["storms"] if "faults" in plan else []),

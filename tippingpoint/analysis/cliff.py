@@ -171,8 +171,15 @@ def find_cliff(
     if rates_known:
         cliffs += _by_throughput(loads, notes)
     order: dict[Breakage, int] = {"violation": 0, "leader": 1, "lost": 2, "error": 3, "throughput": 4}
-    # A break without a fault says more than one with a fault, so it is preferred at any load.
-    cliffs.sort(key=lambda cliff: (cliff.during_fault, cliff.first_broken, order[cliff.by]))
+    # A violation says most at any load, and a break without a fault says more than one with a fault.
+    cliffs.sort(
+        key=lambda cliff: (
+            cliff.by != "violation",
+            cliff.during_fault,
+            cliff.first_broken,
+            order[cliff.by],
+        )
+    )
     return (cliffs[0] if cliffs else None), notes
 
 

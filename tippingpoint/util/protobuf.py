@@ -13,6 +13,8 @@ class Malformed(ValueError):
 
 def varint(value: int) -> bytes:
     """Encode an integer from -2**63 to 2**64 - 1 in base 128; negative ones as two's complement of 64 bits."""
+    if 0 <= value < 0x80:  # nearly all lengths and numbers of fields
+        return _OF_A_BYTE[value]
     value &= (1 << 64) - 1
     encoded = bytearray()
     while value > 0x7F:
@@ -20,6 +22,9 @@ def varint(value: int) -> bytes:
         value >>= 7
     encoded.append(value)
     return bytes(encoded)
+
+
+_OF_A_BYTE = [bytes([value]) for value in range(0x80)]
 
 
 def integer(number: int, value: int) -> bytes:
@@ -36,14 +41,26 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield number and value of every field: an int (64 bits, signed) or bytes. Malformed if it is no message."""
     position, end = 0, len(message)
     while position < end:
-        key, position = _read_varint(message, position)
+        key = message[position]
+        if key < 0x80:  # nearly all are of one byte, and so are most values and lengths
+            position += 1
+        else:
+            key, position = _read_varint(message, position)
         kind = key & 7
         if kind == VARINT:
+            if position < end and message[position] < 0x80:
+                yield key >> 3, message[position]
+                position += 1
+                continue
             value, position = _read_varint(message, position)
             yield key >> 3, _signed(value)
             continue
         if kind == LENGTH:
-            size, position = _read_varint(message, position)
+            if position < end and message[position] < 0x80:
+                size = message[position]
+                position += 1
+            else:
+                size, position = _read_varint(message, position)
         elif kind in (FIXED64, FIXED32):
             size = 8 if kind == FIXED64 else 4
         else:

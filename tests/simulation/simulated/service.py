@@ -19,8 +19,12 @@ from tests.simulation.lives import LIFE, Life
 from tippingpoint.errors import OperationFailed
 from tippingpoint.workloads.claim.target import Holding
 from tippingpoint.workloads.load import TargetFacts
+from tippingpoint.workloads.store.target import Change
 
 TROUBLES = ("silent", "slow", "errors", "forgets", "denies", "early", "twice")
+TROUBLES_OF_KEYS = ("silent", "slow", "errors", "forgets", "denies", "twice")
+LIES_OF_KEYS = ("forgets", "twice")
+"""Troubles in which a store does what it must never do. A key that is deleted twice was not there the second time."""
 TROUBLES_OF_THINGS = ("silent", "slow", "errors", "forgets", "denies", "twice", "vanish")
 
 
@@ -63,6 +67,12 @@ class Service:
     """What was made before a ledger said so."""
     ledgers: dict[str, Path] = field(default_factory=dict)
     """By prefix, the ledger that has to name it before anything of it is made."""
+    revision: int = 1
+    """The revision of a store's last change."""
+    changes: list[Change] = field(default_factory=list)
+    """What has changed in a store."""
+    followers: list[Callable[[Change], None]] = field(default_factory=list)
+    """Called with each change."""
     _busy_until: float = 0.0
     _believed: dict[str, tuple[object, Life | None]] = field(default_factory=dict)
     """Who was told last that they hold a lease, and have not been told otherwise; the process in which that is."""
@@ -136,9 +146,18 @@ class Service:
         if ledger is not None and not (ledger.exists() and prefix in ledger.read_text()):
             self.unremembered.append(prefix)
 
+    def changed(self, name: str, *, deleted: bool) -> None:
+        """Tell those who follow a store of a change at its present revision."""
+        change = Change(self.revision, name.encode(), deleted)
+        self.changes.append(change)
+        for follower in self.followers:
+            follower(change)
+
     def let_go(self, name: str) -> None:
         """Free a lease, and tell who waits for it."""
-        self.leases.pop(name, None)
+        if self.leases.pop(name, None) is not None and self.followers:
+            self.revision += 1
+            self.changed(name, deleted=True)
         for key in [key for key in self._waiting if key[0] == name]:
             self._waiting.pop(key)()
 

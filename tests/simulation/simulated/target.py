@@ -9,11 +9,13 @@ from pydantic import BaseModel
 from tests.simulation.simulated.ledger import SimulatedEntry
 from tests.simulation.simulated.plan import SimulatedTarget
 from tests.simulation.simulated.service import SERVICES, Client
+from tests.simulation.simulated.store import Keys, after
 from tests.simulation.simulated.things import Things
 from tippingpoint.errors import TargetError
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.read import Plan
 from tippingpoint.plan.spawn import SpawnPlan
+from tippingpoint.plan.store import StorePlan
 from tippingpoint.rundir.ledger import FILE
 from tippingpoint.rundir.ownership import name_prefix
 from tippingpoint.rundir.recorder import Recorder
@@ -22,6 +24,7 @@ from tippingpoint.workloads.claim.workload import ClaimLoad
 from tippingpoint.workloads.load import Load, OnProgress
 from tippingpoint.workloads.schedule import Schedule
 from tippingpoint.workloads.spawn.workload import SpawnLoad
+from tippingpoint.workloads.store.workload import StoreLoad
 
 
 class Workspace(BaseModel):
@@ -52,6 +55,10 @@ class Simulated(Target[SimulatedTarget, SimulatedEntry, Workspace]):
     ) -> Load:
         if isinstance(plan, SpawnPlan):
             return SpawnLoad(plan, Things(SERVICES[workspace.name], workspace.prefix), recorder, schedule)
+        if isinstance(plan, StorePlan):
+            keys = Keys(SERVICES[workspace.name], workspace.prefix)
+            own = f"{workspace.prefix}-{worker}/".encode()
+            return StoreLoad(plan, keys, own, after, recorder, schedule)
         assert isinstance(plan, ClaimPlan)
         client = Client(SERVICES[workspace.name], workspace.prefix, plan.workload.claim_time)
         return ClaimLoad(plan.workload, client, recorder, schedule)

@@ -7,6 +7,7 @@ a keepalive is encoded once per lease, and its answer is compared, not parsed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -54,14 +55,28 @@ def _all(message: bytes, wanted: int) -> list[bytes]:
     return [value for number, value in fields(message) if number == wanted and isinstance(value, bytes)]
 
 
+_ID = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
+_HEADER = re.compile(rb"(?:\x08%b)?(?:\x10%b)?\x18([\x80-\xff]{0,8}[\x00-\x7f])" % (_ID, _ID), re.DOTALL)
+"""A ResponseHeader as etcd writes it: the ids of the cluster and of the member, ten bytes each, then the revision."""
+
+
 def revision(answer: bytes) -> int:
     """The store's revision in the header that every answer begins with."""
+    if answer[:1] == b"\x0a" and len(answer) > 1 and answer[1] < 0x80 and len(answer) >= 2 + answer[1]:
+        return header_revision(answer[2 : 2 + answer[1]])
     return header_revision(_bytes(answer, 1))
 
 
 def header_revision(header: bytes) -> int:
     """The store's revision in a ResponseHeader."""
-    return _int(header, 3)
+    found = _HEADER.match(header)
+    if found is None:
+        return _int(header, 3)
+    value = shift = 0
+    for byte in found[1]:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+    return value
 
 
 # --- leases
@@ -150,7 +165,7 @@ def updated(answer: bytes) -> tuple[int, bool, int]:
     done, header, read = False, 0, b""
     for number, value in fields(answer):
         if number == 1 and isinstance(value, bytes):
-            header = _int(value, 3)
+            header = header_revision(value)
         elif number == 2:
             done = value == 1
         elif number == 3 and isinstance(value, bytes):
@@ -210,7 +225,7 @@ def page(answer: bytes) -> tuple[int, bool, bytes]:
         if number == 2 and isinstance(value, bytes):
             last = value
         elif number == 1 and isinstance(value, bytes):
-            header = _int(value, 3)
+            header = header_revision(value)
         elif number == 3:
             more = value == 1
     return header, more, _bytes(last, 1)

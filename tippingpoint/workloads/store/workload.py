@@ -90,7 +90,7 @@ class StoreLoad:
         self._after = after
         self._schedule = schedule
         self._loop = asyncio.get_running_loop()
-        self._chance = random.Random(prefix)
+        self._chance = random.Random(random.getrandbits(64))
         self._calls: Calls[Any] = Calls(STORE_OPERATIONS, recorder, workload.timeout)
         shares = workload.shares()
         send: dict[str, Callable[[float], None]] = {
@@ -637,11 +637,10 @@ class _Tasks:
         if kind is not None:
             for task in self._tasks:
                 task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        for task in self._tasks:
-            if not task.cancelled() and (problem := task.exception()) is not None and kind is None:
-                raise problem
+        ended = await asyncio.gather(*self._tasks, return_exceptions=True)
+        problem = next((each for each in ended if isinstance(each, Exception)), None)
+        if problem is not None and kind is None:
+            raise problem
 
 
 def _asked(stage: AnyStage) -> StoreStage:

@@ -85,3 +85,34 @@ def test_keys_leases_and_members_are_listed() -> None:
 def test_a_prefixs_range_holds_what_begins_with_it(prefix: str, key: str) -> None:
     inside = prefix.encode() <= key.encode() < pb.after_prefix(prefix.encode())
     assert inside == key.startswith(prefix)
+
+
+@given(st.integers(1, (1 << 63) - 1))
+def test_the_revision_of_an_answer_is_that_of_its_header(revision: int) -> None:
+    assert pb.revision(header(revision) + integer(2, 1)) == revision
+    # and a server that leaves fields out, or sends them in another order, is read too
+    assert pb.revision(text(1, integer(3, revision))) == revision
+    assert pb.revision(text(1, integer(4, 7) + integer(3, revision) + integer(1, 5))) == revision
+
+
+@given(st.integers(0, 1 << 40), st.binary(min_size=1, max_size=30), st.booleans())
+def test_an_event_has_its_revision_its_key_and_whether_it_was_deleted(
+    revision: int, key: bytes, deleted: bool
+) -> None:
+    kv = text(1, key) + integer(2, 3) + integer(3, revision) + text(5, b"value")
+    assert pb.event((integer(1, 1) if deleted else b"") + text(2, kv)) == (revision, key, deleted)
+
+
+def test_a_transaction_that_read_instead_says_when_its_key_was_changed() -> None:
+    kv = text(2, text(1, b"k") + integer(3, 40))
+    read = text(3, text(1, header(42) + kv + integer(4, 1)))
+    assert pb.updated(header(42) + read) == (42, False, 40)
+    assert pb.updated(header(43) + integer(2, 1) + text(3, text(2, header(43)))) == (43, True, 0)
+    assert pb.updated(header(44) + text(3, text(1, header(44)))) == (44, False, 0)
+
+
+def test_a_page_says_whether_there_is_more_and_where_it_ends() -> None:
+    keys = b"".join(text(2, text(1, b"k%d" % number) + integer(3, number)) for number in (1, 2))
+    assert pb.page(header(9) + keys + integer(3, 1) + integer(4, 5)) == (9, True, b"k2")
+    assert pb.page(header(9)) == (9, False, b"")
+    assert pb.revisions(header(9) + keys) == [(b"k1", 1), (b"k2", 2)]
