@@ -46,11 +46,13 @@ def serve(
     how_to: Callable[[L], str],
     options: argparse.Namespace,
     name: str,
+    settings: Callable[[L], Sequence[str]] | None = None,
 ) -> int:
     """Run a lab, print its addresses, and stop it on SIGINT, SIGTERM or the end of standard input.
 
     `options` are those of `arguments.up_parser`: with `how_to`, instructions are printed, else JSON. Ports are those of
-    the last lab of this `name` where they are free. Returns the exit code.
+    the last lab of this `name` where they are free. `settings` are those for a plan that need no environment, where the
+    lab's own do. Returns the exit code.
     """
     asked = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -63,7 +65,8 @@ def serve(
             contextlib.ExitStack() as stack,
         ):
             if options.how_to:
-                stack.enter_context(_remembered(_KINDS.get(name, name), lab.settings(), prometheus))
+                kept = lab.settings() if settings is None else settings(lab)
+                stack.enter_context(_remembered(_KINDS.get(name, name), kept, prometheus))
                 words = how_to(lab) + (_how_to_collect(prometheus) if prometheus else "")
                 print(f"{words}\n{_HOW_TO_RUN}", flush=True)
             else:

@@ -303,6 +303,7 @@ def main() -> int:
         _how_to,
         options,
         "juju",
+        lambda lab: [f"target.credentials={lab.credentials}", f"lab={lab.control}"],
     )
 
 

@@ -284,7 +284,7 @@ class ConsoleProgress(RunnerEvents):
             rate=show_rate(rate),
             rates=tuple(self._rates),
             counted=self._counted(),
-            operations=rows,
+            operations=rows or self._known.operations,  # of few leases, seconds pass without any
         )
 
 
