@@ -130,6 +130,24 @@ def test_failures_are_on_the_chart_at_what_they_cost_and_successes_alone_are_tol
     assert "claim, successes alone" not in page.locator("#operations").inner_text()
 
 
+def test_where_lines_are_many_medians_are_behind_a_switch(opened: Opened, pages: Mapping[str, str]) -> None:
+    page = opened(pages["cluster"])
+    names = page.locator("#chart-load .u-series:visible .u-label")
+    assert [name.rpartition(" ")[2] for name in names.all_inner_texts()[1:]] == ["p99"] * 4
+    page.locator("#load").get_by_label("with medians").first.check()
+    assert {name.rpartition(" ")[2] for name in names.all_inner_texts()[1:]} == {"p50", "p99"}
+    # and it stays on when the page is drawn again
+    page.emulate_media(color_scheme="dark")
+    assert page.locator("#load").get_by_label("with medians").first.is_checked()
+
+
+def test_a_chart_of_one_point_is_not_there(opened: Opened, tmp_path: Path) -> None:
+    run = load_run(write_run(tmp_path / "run", [MadeStage(500)], plan=CLAIMS))
+    page = opened(write_report(analyse(run), "html"))
+    assert page.locator("#chart-load").count() == 0
+    assert page.locator("main > section").nth(1).get_attribute("id") == "time"
+
+
 def test_a_run_with_hardly_anything_opens(opened: Opened, pages: Mapping[str, str]) -> None:
     page = opened(pages["empty"])
     assert page.locator("#verdict .badge").is_visible()

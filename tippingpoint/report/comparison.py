@@ -197,12 +197,12 @@ def _cannot_tell(comparison: Comparison) -> str:
     """Return the interval that is too wide to rule a difference out, where none was found; empty otherwise.
 
     It is that of the loads at which releases tip, or of the typical time of a call where it is not known how these
-    compare.
+    compare: runs that all held the largest load may differ at any other.
     """
     if comparison.outcome != "none":
         return ""
     for place, change in enumerate(comparison.tip_changes):
-        if change is None and comparison.tips[place] == "same":
+        if change is None and comparison.tips[place] == "same" and comparison.reaches[0].broken is not None:
             continue
         typical = [one.against[place] for one in comparison.overall if one.operation == ALL_CALLS]
         low, high = (change.low, change.high) if change is not None else (None, None)

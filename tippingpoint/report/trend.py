@@ -68,7 +68,7 @@ def _sentence(trend: Trend) -> str:
         return _words(*regressions[0]) + (f" {show_count(more, 'more figure')} got worse." if more else "")
     few = [history for history in trend.histories if not history.enough]
     if few and len(few) == len(trend.histories):
-        return f"Too few runs for a trend: a plan needs {FEWEST} runs that say something of their target."
+        return f"Too few runs for a trend: a plan needs {FEWEST} runs whose verdict is neither withheld nor failed."
     known = sum(
         bool(change.reason) and change.worse for history in trend.histories for change in history.changes
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -175,6 +176,19 @@ def test_the_document_has_it_over_time_and_by_stage() -> None:
     assert [(stage["number"], stage["others"], stage["explains"]) for stage in found["stages"]] == [
         (1, 0.0, False), (2, 0.5, True), (3, 0.0, False),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("others", "steal", "marked"), [(0.5, 0.0, "other programs"), (0.0, 0.5, "withheld by the hypervisor")]
+)
+def test_the_page_marks_who_could_explain_a_miss(others: float, steal: float, marked: str) -> None:
+    page = write_report(analyse(run_beside([0.0, others, 0.0] if others else [0.0], steal=steal)), "html")
+    table = page[page.index('aria-label="Processors"') :]
+    table = table[: table.index("</table>")]
+    headings = re.findall(r"<th>([^<]*)</th>", table)
+    rows = [re.findall(r"<td([^>]*)>", row) for row in table.split("<tr>")[2:]]
+    bad = {headings[1 + place] for row in rows for place, cell in enumerate(row) if 'class="bad"' in cell}
+    assert bad == {marked}
 
 
 def test_a_run_whose_machine_does_not_tell_has_no_such_part() -> None:

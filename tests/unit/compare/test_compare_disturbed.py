@@ -91,6 +91,20 @@ def test_nothing_is_judged_against_a_disturbed_baseline() -> None:
     assert f"old was not judged: {SAID} meanwhile." in comparison.sentence
 
 
+def test_a_disturbed_run_of_the_control_is_left_out_and_named() -> None:
+    control = [*repeats(3, title="old", count=2), *repeats(4, title="old", count=1, others=0.5)]
+    comparison = compare([repeats(1, title="old"), repeats(2, title="new")], control=control)
+    assert comparison.control is not None
+    assert len(comparison.control.runs) == 2
+    assert f"Control run 3 is left out: {SAID} meanwhile." in comparison.sentence
+
+
+def test_a_control_all_of_whose_runs_are_disturbed_says_so() -> None:
+    control = repeats(3, title="old", others=0.5)
+    comparison = compare([repeats(1, title="old"), repeats(2, title="new")], control=control)
+    assert f"The control shows little: {SAID} in all of its runs." in comparison.sentence
+
+
 @pytest.mark.parametrize("form", ["html", "md"])
 def test_the_formats_say_so(form: str) -> None:
     comparison = compare([repeats(1, title="old"), repeats(2, others=0.5, title="new")])

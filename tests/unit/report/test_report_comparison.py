@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.unit.made.made_runs import made_run, made_stage, repeated
 from tests.unit.made.resource_figures import made_figure, made_resources
 from tests.unit.made.synthetic import STARTED, MadeStage, write_run
 from tests.unit.report.test_report import (
@@ -217,6 +218,28 @@ def test_a_page_of_repeats_says_how_often_a_release_beside_itself_seems_to_diffe
     comparison = compare(runs)
     assert told(comparison)["errs"] == 0.025
     assert "shows a false change on about one page in 40" in write_comparison(comparison, "html")
+
+
+def noisy(random: np.random.Generator, noise: float) -> RunData:
+    """A run that holds all loads, and whose latency is as far from that of others as chance has it."""
+    level = 5 * np.exp(random.normal(0, noise))
+    times = [level * np.exp(random.normal(0, 0.2, 2000)) for _ in SIZES]
+    return made_run(
+        [made_stage(n, s, {"extend.ok": t}) for n, (s, t) in enumerate(zip(SIZES, times, strict=True), 1)]
+    )
+
+
+@pytest.mark.parametrize(("noise", "known"), [(0.02, True), (1.0, False)])
+def test_no_difference_is_told_from_one_that_repeats_cannot_show(noise: float, known: bool) -> None:
+    comparison = compare([repeated(noisy, 1, noise=noise), repeated(noisy, 2, noise=noise)])
+    # given releases of which none was found to differ
+    assert comparison.outcome == "none"
+    page, text = write_comparison(comparison, "html"), write_comparison(comparison, "md")
+    # then the page says so in green only if a large difference is ruled out
+    assert ("✓ no difference" in page, "✅ no difference" in text) == (known, known)
+    assert ("? cannot tell (" in page, "❔ cannot tell (" in text) == (not known, not known)
+    assert ('<section class="verdict met"' in page) == known
+    assert (told(comparison)["cannot_tell"] == "") == known
 
 
 def test_a_run_without_resources_is_named_and_nothing_else_is_lost(tmp_path: Path) -> None:

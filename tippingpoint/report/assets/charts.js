@@ -293,9 +293,11 @@ function draw(id, height, make) {
   if (events.length) { plan.axes[0].size += STRIP; plan.axes[0].gap += STRIP; }
   if (hidden) {
     for (const series of plan.series) if (hidden.of(series)) series.show = switched.get(id) ?? false;
-    const control = box.appendChild(document.createElement("label")), input = document.createElement("input");
+    const control = document.createElement("label"), input = document.createElement("input");
     control.className = "switch"; input.type = "checkbox"; input.checked = switched.get(id) ?? false;
     control.append(input, hidden.label);
+    box.before(control);  // a picture has no control in it
+    drawn.push(() => control.remove());
     input.addEventListener("change", () => {
       switched.set(id, input.checked);
       plan.series.forEach((series, index) => { if (index && hidden.of(series)) plot.setSeries(index, { show: input.checked }); });

@@ -182,3 +182,26 @@ def test_larger_loads_that_say_nothing_are_counted(tmp_path: Path) -> None:
         "No limit was found because the generator itself was the limit in all 3 probes of larger loads: "
         "1,000 leases held."
     )
+
+
+@pytest.mark.parametrize(
+    ("took", "words"),
+    [
+        ("other programs used 40 % of", "other programs did not leave the target's processors"),
+        ("the hypervisor withheld 40 % of", "the hypervisor kept withholding the target's processors"),
+    ],
+)
+def test_a_search_that_gave_up_beside_foreign_work_names_who_it_was(
+    tmp_path: Path, took: str, words: str
+) -> None:
+    # given probes of which the last ones say nothing, because of what else ran, and a search that ended for that
+    directory = write_search(tmp_path / "run", [(500, True), (1000, None), (1000, None)])
+    path = directory / "events.jsonl"
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    for event in events:
+        if event["event"] == "probe" and event["held"] is None:
+            event |= {"foreign": f"{took} the target's processor meanwhile", "strained": ""}
+    events.append({"t": 40.0, "event": "found", "ended": "foreign"})
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    # then its sentence names them
+    assert words in analyse(load_run(directory)).tipping.sentence
