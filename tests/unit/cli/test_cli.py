@@ -178,12 +178,18 @@ def test_baselines_are_listed_with_their_sources(capsys: pytest.CaptureFixture[s
         ["plans", "nothing"],
         ["baselines", "nothing"],
         ["nonsense"],
-        [],
     ],
 )
 def test_bad_input_is_one_line_and_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert call(*arguments) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_no_command_is_a_question_for_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call() == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("usage: tippingpoint")
+    assert said.err == ""
 
 
 def test_a_tolerance_that_is_no_number_names_what_is_accepted(capsys: pytest.CaptureFixture[str]) -> None:
