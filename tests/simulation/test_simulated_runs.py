@@ -94,7 +94,7 @@ def test_a_search_whose_runner_is_killed_goes_on_where_it_was(killed: str, tmp_p
     ],
 )
 def test_a_planted_defect_is_found(what: str) -> None:
-    assert found_after(PLANTED[what], 10) is not None
+    assert found_after(PLANTED[what], 20) is not None
 
 
 def test_a_crash_of_what_is_planted_is_no_answer_to_a_question() -> None:

@@ -35,9 +35,11 @@ _WORDS = {
 def violated(run: RunData, stage: StageResult) -> str:
     """Return the evidence of violations in a stage, with the first keys and revisions of the commonest kind.
 
-    Empty if there are none. A violation counts for the stage until the next one begins: it may be noticed later.
+    Empty if there are none. A violation counts for the stage until the next one begins: it may be noticed later. A
+    restart storm has the load of the stage that it is in, so its violations count for that stage too.
     """
-    until = min((other.begin for other in run.stages if other.begin > stage.begin), default=inf)
+    later = (other for other in run.stages if other.begin > stage.begin and other.kind != "storm")
+    until = min((other.begin for other in later), default=inf)
     found = [
         event
         for event in run.events

@@ -28,6 +28,7 @@ class Keys:
         self._service = service
         self._prefix = prefix
         self._open: set[Future[Any]] = set()
+        self._closed = False
         self._watches: dict[int, tuple[bytes, bytes, Watching, bool]] = {}
         self._coming: deque[tuple[int, Change]] = deque()
         """Changes on their way to watches, in order."""
@@ -39,12 +40,14 @@ class Keys:
         return TargetFacts(kind="simulated", version="1.0", members=["s1"])
 
     def _ask(self, operation: str, key: bytes, do: Callable[[], Any]) -> Future[Any]:
-        """Serve an operation. What waits to be served is dropped with the connection of a process that is killed, as
-        etcd does."""
+        """Serve an operation. What waits is dropped, as etcd does, when the connection is closed
+        or its process is killed."""
         client = LIFE.get()
-        future = self._service.answer(
-            operation, key.decode(), None, lambda: None if client is not None and client.dead else do()
-        )
+
+        def serve() -> Any:
+            return None if self._closed or (client is not None and client.dead) else do()
+
+        future = self._service.answer(operation, key.decode(), None, serve)
         self._open.add(future)
         future.add_done_callback(self._open.discard)
         return future
@@ -163,6 +166,7 @@ class Keys:
         await asyncio.sleep(self._service.base)
 
     async def close(self) -> None:
+        self._closed = True
         self._watches.clear()
         if self._changed in self._service.followers:
             self._service.followers.remove(self._changed)

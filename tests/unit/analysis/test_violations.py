@@ -50,6 +50,18 @@ def test_a_stale_read_is_the_cliff_and_names_its_key_and_revisions() -> None:
     assert cliff.evidence in result.verdict.sentence
 
 
+def test_a_violation_in_a_restart_storm_is_a_cliff_of_its_load() -> None:
+    # given a storm in the second half of the second load, and an event out of order in it
+    run = run_with([violation(1.7 * STAGE_SECONDS, "event-reordered", key="0000/1", revision=5, expected=6)])
+    storm = made_stage(2, SIZES[1], {"put.ok": [5.0] * 100}, kind="storm")
+    storm.begin, storm.hold_begin, storm.end = (share * STAGE_SECONDS for share in (1.5, 1.5, 2.0))
+    run.stages[1].end = 1.5 * STAGE_SECONDS
+    run.stages.insert(2, storm)
+    cliff = analyse(run).tipping.cliff
+    assert cliff is not None
+    assert (cliff.by, cliff.first_broken) == ("violation", SIZES[1])
+
+
 def test_events_that_watchers_lost_are_counted_and_the_first_are_named() -> None:
     t = 2 * STAGE_SECONDS + 1
     lost = [

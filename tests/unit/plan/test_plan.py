@@ -370,7 +370,9 @@ def test_shipped_plans_are_valid_and_match_the_schema() -> None:
 
 
 def test_an_unknown_plan_names_the_nearest() -> None:
-    with pytest.raises(UserError, match=r"^plan: etcd-dem: expected a file, or a shipped plan such as etcd-demo, "):
+    with pytest.raises(
+        UserError, match=r"^plan: etcd-dem: expected a file, or a shipped plan such as etcd-demo, "
+    ):
         load_plan("etcd-dem")
 
 
