@@ -245,7 +245,8 @@ def test_etcd_cannot_cut_its_members_off(etcd: EtcdLab) -> None:
         asyncio.run(LabControl(etcd.socket).act("partition", "m1"))
 
     assert str(refusal.value) == (
-        "lab: do: 'partition': expected one of kill, stop, continue, start, members, places"
+        "lab: do: 'partition': expected one of kill, stop, continue, start, members, places, "
+        "compact, defrag, snapshot, move-leader, fill-quota, free-quota"
     )
 
 

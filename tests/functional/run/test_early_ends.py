@@ -128,7 +128,10 @@ def interrupted(process: subprocess.Popen[str]) -> tuple[int, str, str, float]:
 def expect_nothing(ended: tuple[int, str, str, float], runs: Path) -> None:
     code, out, err, took = ended
     assert (code, out) == (130, ""), err
-    assert err == "tippingpoint: ended early on request, before anything was made\n"
+    assert err.splitlines() == [
+        "stopping; again to leave what was made",
+        "tippingpoint: ended early on request, before anything was made",
+    ]
     assert [*runs.iterdir()] == []
     print(f"from SIGINT to the exit: {took:.2f} s")
 

@@ -47,9 +47,18 @@ def program(installed: Path, cwd: Path, *arguments: str | Path) -> subprocess.Co
 
 
 def packaged() -> set[str]:
-    """The files of the package in this checkout: programs, plans, query packs, published figures, pages, licences."""
-    here = CHECKOUT / "tippingpoint"
-    found = {path.relative_to(CHECKOUT).as_posix() for path in here.rglob("*") if path.is_file()}
+    """The files of the package in this checkout: programs, plans, query packs, published figures, pages, licences, and
+    the example of a target, which is one of the documentation."""
+    folders = {
+        CHECKOUT / "tippingpoint": "tippingpoint",
+        CHECKOUT / "docs/how-to/example-target": "tippingpoint/cli/example_target",
+    }
+    found = {
+        f"{place}/{path.relative_to(folder).as_posix()}"
+        for folder, place in folders.items()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
     return {path for path in found if "__pycache__" not in path}
 
 
