@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tippingpoint.analysis.fault_spans import fault_times
+from tippingpoint.analysis.fault_spans import lasting_faults
 from tippingpoint.analysis.rate_limit import waited_for_rate_limit
 from tippingpoint.analysis.thresholds import Check
 from tippingpoint.plan.kinds import facts_of
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.util.text import show_amount, show_count, show_list, show_load
+
+_DOWN = ("kill", "stop")
+"""Faults after which a member answers nobody."""
 
 
 def first_misses(run: RunData, checks: Sequence[Check]) -> list[Check]:
@@ -84,13 +87,16 @@ def _excess(check: Check) -> float:
 
 
 def _circumstances(run: RunData, check: Check) -> str:
-    """Name what else decided a check's value in its stage: members that a fault had taken down, and a rate limit."""
+    """Name what else decided a check's value in its stage: faults of members, and a rate limit."""
     if check.stage is None:
         return ""
     stage = run.stage(check.stage)
-    times = fault_times(run.events)
-    gone = sorted({member for begin, until, member in times if stage.overlaps(begin, until)})
+    faults = [fault for fault in lasting_faults(run.events) if stage.overlaps(fault.begin, fault.until)]
+    gone = sorted({fault.member for fault in faults if fault.do in _DOWN})
     found = f"; {show_list(gone)} {'was' if len(gone) == 1 else 'were'} down on purpose" if gone else ""
+    others = dict.fromkeys(f"{fault.do} of {fault.member}" for fault in faults if fault.do not in _DOWN)
+    if others:
+        found += f"; during {show_list(list(others))}"
     if check.percentile is not None and waited_for_rate_limit(stage, check.operation, check.percentile):
         limit = facts_of(run.manifest.target.kind).rate_limit or "the target's rate limit"
         found += f"; mostly waiting because of {limit}"

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from tippingpoint.analysis.fault_spans import fault_times
+from tippingpoint.analysis.fault_spans import lasting_faults
 from tippingpoint.analysis.findings import Findings, StageFindings
 from tippingpoint.analysis.held_loads import MOST
 from tippingpoint.rundir.histogram import Histogram
@@ -112,12 +112,12 @@ def loads_of(findings: Findings) -> list[Load]:
     If a size was tried with and without a fault, only the stages without one are kept.
     """
     run = findings.run
-    faults = fault_times(run.events)
+    faults = lasting_faults(run.events)
     found: dict[float, dict[bool, list[StageFindings]]] = {}
     for each in findings.stages:
         stage = each.stage
         if stage.is_step:
-            faulted = any(stage.overlaps(begin, until) for begin, until, _ in faults)
+            faulted = any(stage.overlaps(fault.begin, fault.until) for fault in faults)
             found.setdefault(stage.size, {}).setdefault(faulted, []).append(each)
     loads: list[Load] = []
     for size in sorted(found):

@@ -3,47 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from math import inf
+from typing import Any, NamedTuple
 
 from tippingpoint.plan.base import UNDONE_BY, UPKEEP
 
 
-def fault_times(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, float, str]]:
-    """Return begin, end and member of each injected fault that took a member down, or kept it busy. Storms are separate
-    stages."""
-    began: dict[str, float] = {}
-    times: list[tuple[float, float, str]] = []
-    for event in events:
-        if event["event"] != "fault":
-            continue
-        member, t = str(event.get("member")), float(event["t"])
-        if event.get("do") in UNDONE_BY:
-            began.setdefault(member, t)
-        elif event.get("do") in UNDONE_BY.values() and member in began:
-            times.append((began.pop(member), t, member))
-        elif event.get("do") in UPKEEP:
-            times.append((t - float(event.get("seconds") or 0.0), t, member))
-    return times + [(t, float("inf"), member) for member, t in began.items()]
+class FaultSpan(NamedTuple):
+    """One injected fault; times are seconds since the run's start."""
+
+    begin: float
+    until: float
+    """When it was undone, or over; infinite if it was not. A fault that nothing undoes, such as a daemon's end, has
+    only its moment."""
+    do: str
+    member: str
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it took its member down, or kept it busy, for some time."""
+        return self.do in UNDONE_BY or self.do in UPKEEP
 
 
-def faults_injected(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, float, str]]:
-    """Return begin, end and kind of each injected fault, such as `kill`, but for storms, which are stages.
+def fault_begin(event: Mapping[str, Any]) -> float:
+    """Return when the fault of an event began. The event is written when it is done, with how long that took."""
+    return float(event["t"]) - float(event.get("seconds") or 0.0)
 
-    A fault that nothing undoes by its nature, such as a daemon's end, has only its moment.
-    """
-    began: dict[tuple[str, str], tuple[float, str]] = {}
-    times: list[tuple[float, float, str]] = []
+
+def fault_spans(events: Sequence[Mapping[str, Any]]) -> list[FaultSpan]:
+    """Return each injected fault, such as `kill`, but for storms, which are stages."""
+    began: dict[tuple[str, str], FaultSpan] = {}
+    """What goes on, by what undoes it and the member."""
+    found: list[FaultSpan] = []
     for event in events:
         do, member = str(event.get("do")), str(event.get("member"))
         if event["event"] != "fault" or do == "drop-claims":
             continue
-        t = float(event["t"])
+        span = FaultSpan(fault_begin(event), float(event["t"]), do, member)
         if do in UNDONE_BY:
-            began.setdefault((UNDONE_BY[do], member), (t, do))
+            began.setdefault((UNDONE_BY[do], member), span)
         elif do in UNDONE_BY.values():
             if (do, member) in began:
-                begin, what = began.pop((do, member))
-                times.append((begin, t, what))
+                found.append(began.pop((do, member))._replace(until=span.until))
         else:
-            times.append((t - float(event.get("seconds") or 0.0), t, do))
-    return times + [(begin, float("inf"), what) for begin, what in began.values()]
+            found.append(span)
+    return [*found, *(span._replace(until=inf) for span in began.values())]
+
+
+def lasting_faults(events: Sequence[Mapping[str, Any]]) -> list[FaultSpan]:
+    """Return the injected faults that took a member down, or kept it busy, for some time."""
+    return [span for span in fault_spans(events) if span.lasts]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from tippingpoint.analysis.fault_spans import faults_injected
+from tippingpoint.analysis.fault_spans import fault_spans
 from tippingpoint.rundir.machine import Used, during
 from tippingpoint.util.numbers import show_share
 from tippingpoint.util.text import choose
@@ -101,7 +101,7 @@ def could_explain(run: RunData, stage: StageResult) -> ForeignWork | None:
 
     A miss with a fault is the fault's doing.
     """
-    if any(stage.overlaps(begin, until) for begin, until, _ in faults_injected(run.events)):
+    if any(stage.overlaps(fault.begin, fault.until) for fault in fault_spans(run.events)):
         return None
     found = beside(run, stage)
     return found if found is not None and found.explains else None

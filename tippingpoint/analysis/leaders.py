@@ -13,6 +13,7 @@ from itertools import pairwise
 from math import inf
 from typing import Any
 
+from tippingpoint.analysis.fault_spans import fault_begin
 from tippingpoint.plan.base import UNDONE_BY
 from tippingpoint.plan.kinds import facts_of
 from tippingpoint.rundir.cluster_events import read_cluster
@@ -81,11 +82,11 @@ def _explained(events: Iterable[Mapping[str, Any]]) -> Iterable[tuple[float, flo
     for event in events:
         if event["event"] != "fault":
             continue
-        t, do, member = float(event["t"]), str(event.get("do")), str(event.get("member"))
+        t, do, member = fault_begin(event), str(event.get("do")), str(event.get("member"))
         if do in UNDONE_BY:
             began.setdefault((member, UNDONE_BY[do]), t)
         elif do in undone and (member, do) in began:
-            yield began.pop((member, do)), t + EXPLAINS_FOR
+            yield began.pop((member, do)), float(event["t"]) + EXPLAINS_FOR
         else:
-            yield t, t + EXPLAINS_FOR
+            yield t, float(event["t"]) + EXPLAINS_FOR
     yield from ((t, inf) for t in began.values())

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tippingpoint.analysis.cost import Role, roles_of
-from tippingpoint.analysis.fault_spans import fault_times
+from tippingpoint.analysis.fault_spans import lasting_faults
 from tippingpoint.analysis.findings import Findings
 from tippingpoint.analysis.slices import FEWEST, Fit, Slices, fit, left_over, rate_slices
 from tippingpoint.rundir.histogram import FloatArray
@@ -181,10 +181,18 @@ class _Source:
     unit: str
     slices: Slices
 
+    @property
+    def is_whole_cpu(self) -> bool:
+        """Whether it is CPU time of all hosts, and not of a part of them."""
+        return self.role == "all" and self.unit == "cores" and not self.part
+
 
 def _sources(run: RunData) -> list[_Source]:
     """Return what was measured of the target, the CPU time of all of it first."""
-    return [*_of_machine(run), *(_of_resources(run.resources) if run.resources is not None else ())]
+    of_machine = _of_machine(run)
+    of_resources = _of_resources(run.resources) if run.resources is not None else []
+    # What the kernel counts is finer. Both under one name would be two answers to one question.
+    return of_machine + [source for source in of_resources if not (of_machine and source.is_whole_cpu)]
 
 
 def _of_machine(run: RunData) -> list[_Source]:
@@ -240,11 +248,11 @@ def _sum(values: Sequence[float | None]) -> float | None:
 
 
 def _other_work(findings: Findings) -> list[tuple[float, float]]:
-    faults = fault_times(findings.run.events)
+    faults = lasting_faults(findings.run.events)
     return [
         (each.stage.begin, each.stage.end if each.stage.end is not None else np.inf)
         for each in findings.stages
-        if each.failed_to_hold or any(each.stage.overlaps(begin, until) for begin, until, _ in faults)
+        if each.failed_to_hold or any(each.stage.overlaps(fault.begin, fault.until) for fault in faults)
     ]
 
 

@@ -15,7 +15,7 @@ from tippingpoint.analysis.cliff import (
     find_cliff,
     improbability,
 )
-from tippingpoint.analysis.fault_spans import fault_times
+from tippingpoint.analysis.fault_spans import lasting_faults
 from tippingpoint.analysis.fill_rate import Fill, fill_words
 from tippingpoint.analysis.findings import Findings
 from tippingpoint.analysis.knee import Knee, NoKnee, find_knee
@@ -233,9 +233,11 @@ def _signs(
         signs.append(
             TippingPoint(cliff.last_held, cliff.first_broken, "cliff", cliff.operation, cliff.evidence, doubt)
         )
-    times = fault_times(run.events)
+    faults = lasting_faults(run.events)
     faulted = {
-        stage.number for stage in run.stages if any(stage.overlaps(begin, until) for begin, until, _ in times)
+        stage.number
+        for stage in run.stages
+        if any(stage.overlaps(fault.begin, fault.until) for fault in faults)
     }
     undisturbed = first_misses(run, [check for check in checks if check.stage not in faulted])
     misses = undisturbed or first_misses(run, checks)

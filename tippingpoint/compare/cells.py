@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import exp, log
 from statistics import fmean
 
-from tippingpoint.analysis.fault_spans import faults_injected
+from tippingpoint.analysis.fault_spans import fault_spans
 from tippingpoint.analysis.latency import freed_costs
 from tippingpoint.analysis.thresholds import RATES
 from tippingpoint.plan.fields import StageKind
@@ -58,12 +58,12 @@ def table_of(run: RunData) -> Table:
 
     Of a size that was tried with and without an injected fault, only the stages without one count.
     """
-    faults = faults_injected(run.events)
+    faults = fault_spans(run.events)
     stages: dict[tuple[StageKind, float], dict[bool, list[StageResult]]] = {}
     for stage in run.stages:
         if stage.kind == "recover":
             continue  # such a load is judged by what came before it
-        faulted = any(stage.overlaps(begin, until) for begin, until, _ in faults)
+        faulted = any(stage.overlaps(fault.begin, fault.until) for fault in faults)
         of_size = stages.setdefault(("ramp" if stage.is_step else stage.kind, stage.size), {})
         of_size.setdefault(faulted, []).append(stage)
     table: Table = {}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tippingpoint.analysis.analyse import Analysis
-from tippingpoint.analysis.fault_spans import faults_injected
+from tippingpoint.analysis.fault_spans import fault_spans
 from tippingpoint.analysis.latency import freed_costs
 from tippingpoint.rundir.histogram import Histogram, middle_values
 from tippingpoint.rundir.operations import LAUNCHES, OWN_CALLS
@@ -51,13 +51,13 @@ def ramp_of(analysis: Analysis) -> Ramp:
     run = analysis.run
     if run.manifest.timeline == "order":
         return []  # it is unknown for how long loads were held
-    faults = faults_injected(run.events)
+    faults = fault_spans(run.events)
     operations = [name for name in run.operations if name not in OWN_CALLS]
     offered = _offered(run)
     ramp: Ramp = []
     for found in analysis.findings.stages:
         stage = found.stage
-        disturbed = any(stage.overlaps(begin, until) for begin, until, _ in faults)
+        disturbed = any(stage.overlaps(fault.begin, fault.until) for fault in faults)
         unsaid = found.cut_short or found.not_its_doing or found.leader_changed
         if stage.kind != "ramp" or disturbed or unsaid:
             break

@@ -8,7 +8,7 @@ from math import inf
 from typing import Literal
 
 from tippingpoint.analysis.analyse import Analysis
-from tippingpoint.analysis.fault_spans import faults_injected
+from tippingpoint.analysis.fault_spans import fault_spans
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.util.text import show_amount, show_size
 
@@ -134,9 +134,9 @@ def _tried(analysis: Analysis) -> set[float]:
 def _faults_of(analysis: Analysis) -> tuple[tuple[StageKind, float, tuple[str, ...]], ...]:
     """Return what was injected during the stages of each kind and size, where no stage of these had none."""
     found: dict[tuple[StageKind, float], list[tuple[str, ...]]] = {}
-    injected = faults_injected(analysis.run.events)
+    injected = fault_spans(analysis.run.events)
     for stage in analysis.run.stages:
-        kinds = {do for begin, until, do in injected if stage.overlaps(begin, until)}
+        kinds = {fault.do for fault in injected if stage.overlaps(fault.begin, fault.until)}
         key: tuple[StageKind, float] = ("ramp" if stage.is_step else stage.kind, stage.size)
         found.setdefault(key, []).append(tuple(sorted(kinds)))
     return tuple(

@@ -97,6 +97,8 @@ def test_a_controller_that_ends_by_itself_is_the_cliff_though_the_dc_stays() -> 
         ([fault(70, "kill")], False),  # it came after
         ([fault(2, "fail-fencing"), fault(3, "kill"), fault(4, "mend-fencing")], True),  # it is down still
         ([fault(60, "drop-claims", None)], True),
+        # one that took until after the change
+        ([{**fault(75, "defrag"), "seconds": 10.0}], True),
     ],
 )
 def test_a_fault_of_that_time_explains_a_change(faults: list[dict[str, Any]], explained: bool) -> None:

@@ -130,6 +130,9 @@ class TestKernel:
     def test_it_comes_before_what_prometheus_has(self) -> None:
         run = self.with_machine(sliced_run(extend=999e-6))
         assert cpu(run)["extend"].value == pytest.approx(120e-6, rel=0.01)
+        # and no other sentence says something else of the same
+        said = [cost.sentence for cost in operation_costs(examine(run)) if cost.operation == "extend"]
+        assert len(said) == 1
 
 
 class TestScrapes:

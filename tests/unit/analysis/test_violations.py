@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pytest
+
 from tests.unit.made.made_runs import STAGE_SECONDS, made_run, made_stage
 from tippingpoint.analysis.analyse import analyse
-from tippingpoint.analysis.fault_spans import fault_times, faults_injected
+from tippingpoint.analysis.fault_spans import FaultSpan, fault_spans, lasting_faults
+from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.results import RunData
 
 SIZES = [100, 200, 400]
@@ -93,5 +97,22 @@ def test_a_run_without_violations_has_no_cliff() -> None:
 
 def test_what_an_operator_did_lasts_from_its_begin_to_its_end() -> None:
     events = [{"t": 20.0, "event": "fault", "do": "defrag", "member": "m1", "seconds": 3.5}]
-    assert fault_times(events) == [(16.5, 20.0, "m1")]
-    assert faults_injected(events) == [(16.5, 20.0, "defrag")]
+    assert fault_spans(events) == lasting_faults(events) == [FaultSpan(16.5, 20.0, "defrag", "m1")]
+
+
+@pytest.mark.parametrize(
+    ("do", "fields", "said"),
+    [
+        ("stop", {}, "; m1 was down on purpose"),
+        ("kill", {}, "; m1 was down on purpose"),
+        ("partition", {}, "; during partition of m1"),
+        ("defrag", {"seconds": 2.0}, "; during defrag of m1"),
+    ],
+)
+def test_a_miss_names_the_fault_beside_it(do: str, fields: dict[str, Any], said: str) -> None:
+    run = run_with([{"t": 2 * STAGE_SECONDS + 5, "event": "fault", "do": do, "member": "m1", **fields}])
+    slow = Histogram.of(np.full(1000, 2_000_000))
+    run.stages[-1].histograms["put.ok"] = run.stages[-1].held["put.ok"] = slow
+    verdict = analyse(run).verdict
+    assert verdict.outcome == "missed"
+    assert said in verdict.sentence

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from tippingpoint.analysis.fault_spans import fault_begin
 from tippingpoint.analysis.leaders import explained_by_faults
 from tippingpoint.plan.base import UNDONE_BY
 from tippingpoint.rundir.cluster_events import ONLINE, read_cluster
@@ -47,8 +48,7 @@ def _faults(events: Sequence[Mapping[str, Any]]) -> list[Trigger]:
         undone_by.discard((do, member))
         if do in UNDONE_BY:
             undone_by.add((UNDONE_BY[do], member))
-        began = float(event["t"]) - float(event.get("seconds") or 0.0)
-        found.append(Trigger(began, " ".join(filter(None, words)), True, undoes))
+        found.append(Trigger(fault_begin(event), " ".join(filter(None, words)), True, undoes))
     return found
 
 
