@@ -1,4 +1,8 @@
-"""The Application facade: deploy, add units, relate, destroy. Hollow things are removed at once, as by force."""
+"""The Application facade: deploy, add units, configure, expose, relate, destroy.
+
+Hollow things are removed at once, as by force. Options and exposure are from source (apiserver/facades/client/
+application of Juju 4.0), the rest is recorded.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,13 @@ from typing import Any
 
 from lab.juju.machines import unit_name, unit_tag
 from lab.juju.methods import facade, method
-from lab.juju.model import Application, Model, Refused, Unit, not_found
+from lab.juju.model import Application, Model, Unit
+from lab.juju.refusals import Refused, not_found
 from lab.juju.rpc import Call, for_each
 
 facade("Application", "user")
 
+_EVERYWHERE = {"expose-to-cidrs": ["0.0.0.0/0", "::/0"]}
 _TRUST = {
     "default": False,
     "description": "Does this application have access to trusted credentials",
@@ -20,7 +26,7 @@ _TRUST = {
 }
 
 
-@method("Application", "Deploy")
+@method("Application", "Deploy", "write")
 def _deploy(call: Call) -> dict[str, Any]:
     def deploy(params: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -71,7 +77,7 @@ def _add_units(model: Model, application: Application, count: int, wanted: list[
     return units
 
 
-@method("Application", "AddUnits")
+@method("Application", "AddUnits", "write")
 def _more_units(call: Call) -> dict[str, Any]:
     application = _application(call.model, str(call.params["application"]))
     count = int(call.params["num-units"])
@@ -85,7 +91,7 @@ def _more_units(call: Call) -> dict[str, Any]:
     return {"units": [unit.name for unit in _add_units(call.model, application, count, wanted)]}
 
 
-@method("Application", "Get")
+@method("Application", "Get", "read")
 def _get(call: Call) -> dict[str, Any]:
     application = call.model.applications.get(str(call.params["application"]))
     if application is None:
@@ -113,14 +119,74 @@ def _get(call: Call) -> dict[str, Any]:
     }
 
 
-@method("Application", "GetCharmURLOrigin")
+@method("Application", "SetConfigs", "write")
+def _set_configs(call: Call) -> dict[str, Any]:
+    def configure(params: dict[str, Any]) -> dict[str, Any]:
+        if params.get("config-yaml"):
+            raise Refused("config yaml not supported not implemented", "not implemented")
+        application = _application(call.model, str(params["application"]))
+        changes: dict[str, str] = params.get("config") or {}
+        changes = {name: text for name, text in changes.items() if name != "trust"}
+        call.model.configure(
+            application, {n: _value(application, n, text) for n, text in changes.items()}, []
+        )
+        return {}
+
+    return {"results": for_each(call.params["Args"], configure)}
+
+
+def _value(application: Application, name: str, text: str) -> Any:
+    """Return an option's value from its text. Raises Refused."""
+    option = application.charm.config.get(name)
+    if option is None:
+        raise Refused(f'invalid application config: unknown option "{name}"', "not valid")
+    kind = option.get("type", "string")
+    try:
+        if kind == "boolean":
+            return {"true": True, "false": False}[text.lower()]
+        return {"int": int, "float": float}.get(kind, str)(text)
+    except (KeyError, ValueError):
+        raise Refused(f'option "{name}" expected {kind}, got "{text}"') from None
+
+
+@method("Application", "UnsetApplicationsConfig", "write")
+def _unset_configs(call: Call) -> dict[str, Any]:
+    def unset(params: dict[str, Any]) -> dict[str, Any]:
+        application = call.model.applications.get(str(params["application"]))
+        if application is None:
+            raise not_found(f"application {params['application']}")
+        call.model.configure(application, {}, params.get("options") or [])
+        return {}
+
+    return {"results": for_each(call.params["Args"], unset)}
+
+
+@method("Application", "Expose", "write")
+def _expose(call: Call) -> dict[str, Any]:
+    application = _application(call.model, str(call.params["application"]))
+    wanted: dict[str, Any] = call.params.get("exposed-endpoints") or {"": {}}
+    exposed = {name: whom if any(whom.values()) else _EVERYWHERE for name, whom in wanted.items()}
+    application.exposed = (application.exposed or {}) | exposed
+    return {}
+
+
+@method("Application", "Unexpose", "write")
+def _unexpose(call: Call) -> dict[str, Any]:
+    application = _application(call.model, str(call.params["application"]))
+    ends: list[str] = call.params.get("exposed-endpoints") or list(application.exposed or {})
+    left = {name: whom for name, whom in (application.exposed or {}).items() if name not in ends}
+    application.exposed = left or None
+    return {}
+
+
+@method("Application", "GetCharmURLOrigin", "read")
 def _charm_origin(call: Call) -> dict[str, Any]:
     application = _application(call.model, str(call.params["application"]))
     charm = application.charm
     return {"url": charm.url, "charm-origin": charm.origin(application.base)}
 
 
-@method("Application", "AddRelation")
+@method("Application", "AddRelation", "write")
 def _add_relation(call: Call) -> dict[str, Any]:
     ends: list[str] = call.params["endpoints"]
     if len(ends) != 2:
@@ -129,7 +195,7 @@ def _add_relation(call: Call) -> dict[str, Any]:
     return {"endpoints": {name: endpoint.as_dict() for name, endpoint in relation.ends}}
 
 
-@method("Application", "DestroyRelation")
+@method("Application", "DestroyRelation", "write")
 def _destroy_relation(call: Call) -> dict[str, Any]:
     ends: list[str] = call.params.get("endpoints") or []
     for relation in list(call.model.relations.values()):
@@ -142,7 +208,7 @@ def _destroy_relation(call: Call) -> dict[str, Any]:
     raise not_found(f"relation with endpoints [{' '.join(ends)}] or id {number}")
 
 
-@method("Application", "DestroyApplication")
+@method("Application", "DestroyApplication", "write")
 def _destroy_applications(call: Call) -> dict[str, Any]:
     def destroy(params: dict[str, Any]) -> dict[str, Any]:
         name = str(params["application-tag"]).removeprefix("application-")
@@ -157,7 +223,7 @@ def _destroy_applications(call: Call) -> dict[str, Any]:
     return {"results": for_each(call.params["applications"], destroy)}
 
 
-@method("Application", "DestroyUnit")
+@method("Application", "DestroyUnit", "write")
 def _destroy_units(call: Call) -> dict[str, Any]:
     def destroy(params: dict[str, Any]) -> dict[str, Any]:
         name = unit_name(str(params["unit-tag"]))

@@ -14,8 +14,9 @@ from http import HTTPStatus
 
 import orjson
 
+from lab.juju.accounts import MODEL_LEVELS, User, has
 from lab.juju.controller import Controller
-from lab.juju.model import Refused
+from lab.juju.refusals import Refused, permission_denied
 
 _PATH = re.compile(r"/model-(?P<model>[0-9a-f-]{36})/charms/(?P<object>[^/?]+)")
 _STATUS = {
@@ -46,20 +47,26 @@ def answer(controller: Controller, request: Request) -> bytes:
     try:
         url = _upload(controller, path["model"], path["object"], request)
     except Refused as refusal:
-        code = refusal.code
-        status = _STATUS.get(code, HTTPStatus.BAD_REQUEST)
-        reply = {"error": f"uploading charm: {refusal.message}", "error-code": code}
-        return _response(status, orjson.dumps(reply), "application/json")
+        return refusal_response(refusal, "uploading charm: ")
     return _response(
         HTTPStatus.OK, orjson.dumps({"charm-url": url}), "application/json", f"Juju-Curl: {url}\r\n"
     )
 
 
+def refusal_response(refusal: Refused, what: str) -> bytes:
+    """Return the complete response that refuses a request."""
+    status = _STATUS.get(refusal.code, HTTPStatus.BAD_REQUEST)
+    reply = {"error": f"{what}{refusal.message}", "error-code": refusal.code}
+    return _response(status, orjson.dumps(reply), "application/json")
+
+
 def _upload(controller: Controller, uuid: str, name_and_hash: str, request: Request) -> str:
-    _authenticate(controller, request.headers.get("authorization", ""))
+    user = _authenticate(controller, request.headers.get("authorization", ""))
     model = controller.models.get(uuid)
     if model is None:
         raise Refused(f'unknown model: "{uuid}"', "model not found")
+    if not user.superuser and not has(model.users.get(user.name, ""), "write", MODEL_LEVELS):
+        raise permission_denied()
     if (kind := request.headers.get("content-type")) != "application/zip":
         raise Refused(f"expected Content-Type: application/zip, got: {kind}", "bad request")
     name, _, prefix = name_and_hash.rpartition("-")
@@ -76,14 +83,21 @@ def _upload(controller: Controller, uuid: str, name_and_hash: str, request: Requ
     return model.add_charm(name, request.body, sha256).url
 
 
-def _authenticate(controller: Controller, header: str) -> None:
+def _authenticate(controller: Controller, header: str) -> User:
+    tag, password = basic(header)
+    known = controller.users.get(tag.removeprefix("user-"))
+    if known is None or known.password != password:
+        raise Refused("invalid entity name or password", "unauthorized access")
+    return known
+
+
+def basic(header: str) -> tuple[str, str]:
+    """Return the tag and the password of a header for HTTP's basic authentication; empty ones if it has none."""
     try:
         tag, _, password = b64decode(header.removeprefix("Basic "), validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError):
-        tag = password = ""
-    known = controller.users.get(tag.removeprefix("user-"))
-    if known is None or known != password:
-        raise Refused("invalid entity name or password", "unauthorized access")
+        return "", ""
+    return tag, password
 
 
 def _response(status: HTTPStatus, body: bytes, kind: str, more: str = "") -> bytes:

@@ -11,7 +11,8 @@ start, members and places there are:
     {"do": "store", "state": "stalled"}              normal, stalled or failing; "slower": times slower
     {"do": "store", "profile": "2.5.0", "scale": 100}
     {"do": "destroy-model", "model": UUID}           gone under its users; "disconnect": true ends their connections
-    {"do": "counts"}                                 connections, sessions, leases, commits waiting, units
+    {"do": "keep-model", "model": UUID}              refuse to destroy it, as when blocked; "keep" false: do not
+    {"do": "counts"}                                 connections, sessions, leases, commits waiting, units, log lines
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any, cast
 
 from lab.control import LabError, Member, answer_line
 from lab.juju.controller import Controller
+from lab.juju.model import Model
 from lab.juju.ratelimit import Bucket
 from lab.juju.server import Channel, Server, some
 from lab.juju.store import PROFILES
@@ -55,6 +57,7 @@ class Control:
             "facades": self._facades,
             "store": self._store,
             "destroy-model": self._destroy_model,
+            "keep-model": self._keep_model,
             "counts": self._counts,
         }
 
@@ -199,12 +202,18 @@ class Control:
         store.use(PROFILES[profile] if profile else store.profile, scale)
         store.be(state, slower)
 
-    def _destroy_model(self, fields: dict[str, Any]) -> None:
+    def _model(self, fields: dict[str, Any]) -> Model:
         models = self._controller.models
         model = models.get(str(fields.get("model")))
         if model is None:
             raise LabError(f"model: {fields.get('model')!r}", f"one of {', '.join(models)}")
-        self._controller.remove_model(model, bool(fields.get("disconnect", False)))
+        return model
+
+    def _destroy_model(self, fields: dict[str, Any]) -> None:
+        self._controller.remove_model(self._model(fields), bool(fields.get("disconnect", False)))
+
+    def _keep_model(self, fields: dict[str, Any]) -> None:
+        self._model(fields).kept = bool(fields.get("keep", True))
 
     def _counts(self, _fields: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -218,6 +227,7 @@ class Control:
                 for model in self._controller.models.values()
                 for application in model.applications.values()
             ),
+            "log-lines": sum(model.log_lines for model in self._controller.models.values()),
         }
 
 

@@ -7,6 +7,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from lab.juju.accounts import User
 from lab.juju.facades import CONTROLLER_FACADES, MODEL_FACADES, Versions
 from lab.juju.leases import Leases, next_round_in
 from lab.juju.methods import METHODS, Handler
@@ -53,7 +54,9 @@ class Controller:
     def __init__(self, setup: Setup, loop: asyncio.AbstractEventLoop) -> None:
         self.setup = setup
         self.uuid = setup.controller_uuid
-        self.users = {setup.user: setup.password}
+        self.users = {setup.user: User(setup.user, setup.password, setup.user, superuser=True)}
+        self.cloud_users = {setup.user: "admin"}
+        """Users' levels for the cloud (accounts.CLOUD_LEVELS)."""
         self.loop = loop
         self.models: dict[str, Model] = {}
         self._leases: list[Leases] = []

@@ -11,7 +11,7 @@ from typing import Any
 
 from lab.juju.leases import LONGEST_S, SHORTEST_S, Outcome
 from lab.juju.methods import facade, method
-from lab.juju.model import permission_denied
+from lab.juju.refusals import permission_denied
 from lab.juju.rpc import Call
 
 _UNIT = re.compile(r"unit-(?P<application>.+)-(?P<number>[0-9]+)")

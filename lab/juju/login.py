@@ -9,11 +9,14 @@ from __future__ import annotations
 import hmac
 from typing import Any
 
+from lab.juju.accounts import User
 from lab.juju.controller import VERSION
 from lab.juju.facades import listed
 from lab.juju.methods import facade, method
-from lab.juju.model import Model, Refused, now
+from lab.juju.model import Model
+from lab.juju.refusals import Refused, permission_denied
 from lab.juju.rpc import Call, Entity
+from lab.juju.statuses import now
 
 facade("Admin")
 facade("Pinger")
@@ -39,12 +42,17 @@ def _login(call: Call) -> dict[str, Any]:
     entity = (
         _user(controller.users, rest, secret)
         if kind == "user"
-        else _agent(tag, kind, rest, secret, str(params.get("nonce", "")), model)
+        else agent(tag, secret, str(params.get("nonce", "")), model)
     )
+    if entity.kind == "user":
+        user = controller.users[entity.id]
+        if model is not None and not user.superuser and user.name not in model.users:
+            raise permission_denied()
+        user.last_connection = now()
     session.entity = entity
     controller.entered(session)
     if entity.kind == "user":
-        (model or controller.controller_model).last_connection = now()
+        (model or controller.controller_model).last_connections[entity.id] = now()
     reply: dict[str, Any] = {"servers": controller.host_ports()}
     if model is not None:
         reply["model-tag"] = f"model-{model.uuid}"
@@ -53,8 +61,8 @@ def _login(call: Call) -> dict[str, Any]:
         reply["user-info"] = {
             "display-name": "",
             "identity": f"user-{entity.id}",
-            "controller-access": "superuser",
-            "model-access": "" if model is None else "admin",
+            "controller-access": controller.users[entity.id].controller_access,
+            "model-access": "" if model is None else model.users.get(entity.id, "admin"),
         }
     else:
         session.channel.expect_pings()
@@ -78,15 +86,17 @@ def _ping(call: Call) -> dict[str, Any]:
     return {}
 
 
-def _user(users: dict[str, str], name: str, password: str) -> Entity:
+def _user(users: dict[str, User], name: str, password: str) -> Entity:
     name = name.removesuffix("@local")
     known = users.get(name)
-    if known is None or not hmac.compare_digest(known.encode(), password.encode()):
+    if known is None or not _same(known.password, password):
         raise _unauthorized()
     return Entity("user", name)
 
 
-def _agent(tag: str, kind: str, rest: str, password: str, nonce: str, model: Model | None) -> Entity:
+def agent(tag: str, password: str, nonce: str, model: Model | None) -> Entity:
+    """Return a unit or a machine by its credentials. Raises Refused."""
+    kind, _, rest = tag.partition("-")
     if kind == "machine":
         if not password or not nonce:
             raise Refused("machine authentication: invalid request", "unauthorized access")

@@ -10,7 +10,8 @@ import yaml
 
 from lab.juju.controller import VERSION
 from lab.juju.methods import facade, method
-from lab.juju.model import Machine, Refused, not_found, permission_denied
+from lab.juju.model import Machine
+from lab.juju.refusals import Refused, not_found, permission_denied
 from lab.juju.rpc import Call, for_each
 
 SHORTEST_PASSWORD = 18
@@ -20,7 +21,7 @@ facade("MachineManager", "user")
 facade("Deployer", "machine")
 
 
-@method("MachineManager", "AddMachines")
+@method("MachineManager", "AddMachines", "write")
 def _add_machines(call: Call) -> dict[str, Any]:
     def add(params: dict[str, Any]) -> dict[str, Any]:
         return {"machine": _add_machine(call, params).id}
@@ -47,7 +48,7 @@ def _add_machine(call: Call, params: dict[str, Any]) -> Machine:
     )
 
 
-@method("MachineManager", "ProvisioningScript")
+@method("MachineManager", "ProvisioningScript", "write")
 def _provisioning_script(call: Call) -> dict[str, Any]:
     machine = call.model.machines.get(str(call.params["machine-id"]))
     if machine is None:
@@ -90,7 +91,7 @@ def _script(call: Call, machine: Machine) -> str:
     )
 
 
-@method("MachineManager", "DestroyMachineWithParams")
+@method("MachineManager", "DestroyMachineWithParams", "write")
 def _destroy_machines(call: Call) -> dict[str, Any]:
     def destroy(tag: object) -> dict[str, Any]:
         name = str(tag).removeprefix("machine-")

@@ -3,125 +3,25 @@
 from __future__ import annotations
 
 import fnmatch
-import io
 import re
-import secrets
 import uuid
-import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, cast
+from hashlib import sha256
+from typing import Any
 
-import yaml
-
+from lab.juju.charm import Charm, Endpoint, read_charm
 from lab.juju.leases import Leases
+from lab.juju.offers import Connection, Consumed, Offer
+from lab.juju.operations import Operations
+from lab.juju.refusals import Refused, not_found
+from lab.juju.relation import Databag, Relation
+from lab.juju.secret_store import SecretStore
+from lab.juju.statuses import Status
 from lab.juju.watchers import Topics
 
 _APPLICATION = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]*[a-z][a-z0-9]*)*")
 """Matches valid application names: every part after a dash has a letter (names.IsValidApplication)."""
-
-
-class Refused(Exception):
-    """The refusal of a request: a message and a code, which may be empty."""
-
-    def __init__(self, message: str, code: str = "", info: dict[str, Any] | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.code = code
-        self.info = info
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it in the form of bulk results; a reply itself has other keys."""
-        return {"message": self.message, "code": self.code}
-
-
-def permission_denied() -> Refused:
-    """Return a stock controller's refusal for lack of permission."""
-    return Refused("permission denied", "unauthorized access")
-
-
-def not_found(what: str) -> Refused:
-    """Return a controller's refusal for a missing thing."""
-    return Refused(f"{what} not found", "not found")
-
-
-def now() -> str:
-    """Return the present time in the API's form."""
-    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
-
-
-@dataclass(slots=True)
-class Status:
-    """A status with its message, set by an agent."""
-
-    status: str
-    info: str = ""
-    data: dict[str, Any] = field(default_factory=dict[str, Any])
-    since: str = field(default_factory=now)
-
-    def detailed(self, life: str = "", data: bool = True) -> dict[str, Any]:
-        """Return it in the form of full status, which has a life for some things, and no data for others."""
-        return {
-            "status": self.status,
-            "info": self.info,
-            "data": self.data if data else None,
-            "since": self.since,
-            "kind": "",
-            "version": "",
-            "life": life,
-        }
-
-
-@dataclass(slots=True)
-class Endpoint:
-    """One end of a charm's relation."""
-
-    name: str
-    role: str
-    interface: str
-    scope: str = "global"
-    optional: bool = False
-    limit: int = 0
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it in the form of the API."""
-        return {
-            "name": self.name,
-            "role": self.role,
-            "interface": self.interface,
-            "optional": self.optional,
-            "limit": self.limit,
-            "scope": self.scope,
-        }
-
-
-@dataclass(slots=True)
-class Charm:
-    """An uploaded local charm. Its architecture is amd64, the only one simulated."""
-
-    name: str
-    revision: int
-    sha256: str
-    config: dict[str, dict[str, Any]]
-    endpoints: dict[str, Endpoint]
-    instance_key: str = field(default_factory=lambda: secrets.token_urlsafe(32))
-
-    @property
-    def url(self) -> str:
-        return f"local:{self.name}-{self.revision}"
-
-    def origin(self, base: dict[str, str]) -> dict[str, Any]:
-        """Return the charm's origin in the form of GetCharmURLOrigin."""
-        return {
-            "source": "local",
-            "type": "",
-            "id": "",
-            "hash": self.sha256,
-            "revision": self.revision,
-            "architecture": "amd64",
-            "base": base,
-            "instance-key": self.instance_key,
-        }
 
 
 @dataclass(slots=True)
@@ -146,9 +46,13 @@ class Unit:
     name: str
     machine: str
     password: str = ""
-    state: str = ""
+    state: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What the agent keeps in the controller, by the API's keys: "uniter-state", "charm-state", ..."""
     agent: Status | None = None
     workload: Status | None = None
+    workload_version: str = ""
+    ports: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    """Open ports, such as "80/tcp", by endpoint; "" is all endpoints."""
 
     @property
     def application(self) -> str:
@@ -166,23 +70,23 @@ class Application:
     constraints: dict[str, Any]
     units: dict[str, Unit] = field(default_factory=dict[str, Unit])
     next_unit: int = 0
-
-
-@dataclass(slots=True)
-class Relation:
-    """A relation between two applications' endpoints, with the units in its scope."""
-
-    id: int
-    ends: list[tuple[str, Endpoint]]
-    in_scope: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    exposed: dict[str, Any] | None = None
+    """What is exposed to whom, by endpoint; None for nothing."""
     status: Status | None = None
 
     @property
-    def key(self) -> str:
-        """Juju's key: requirer first, then provider; a peer alone."""
-        order = {"requirer": 0, "provider": 1, "peer": 2}
-        ends = sorted(self.ends, key=lambda end: order[end[1].role])
-        return " ".join(f"{application}:{endpoint.name}" for application, endpoint in ends)
+    def settings(self) -> dict[str, Any]:
+        """The values of all options that have one."""
+        options = {
+            name: self.config.get(name, option.get("default")) for name, option in self.charm.config.items()
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
+    @property
+    def config_hash(self) -> str:
+        """A hash of what was set, in the form of Juju's, but of another text."""
+        text = "".join(f"{name} {value} " for name, value in sorted(self.config.items()))
+        return sha256(text.encode()).hexdigest()
 
 
 class Model:
@@ -193,9 +97,22 @@ class Model:
         self.name = name
         self.owner = owner
         self.life = "alive"
-        self.last_connection: str | None = None
+        self.kept = False
+        """Whether it refuses to be destroyed."""
+        self.users = {owner: "admin"}
+        """Users' levels (accounts.MODEL_LEVELS)."""
+        self.last_connections: dict[str, str] = {}
+        """When users last logged in."""
+        self.config: dict[str, Any] = {}
+        """The model's own config that was set."""
+        self.log_lines = 0
+        """The number of lines that agents have sent to the log sink."""
         self.leases = leases
         self.topics = Topics()
+        self.operations = Operations(self.topics)
+        self.secrets = SecretStore(self.topics)
+        self.offers: dict[str, Offer] = {}
+        self.consumed: dict[str, Consumed] = {}
         self.charms: dict[str, Charm] = {}
         self.machines: dict[str, Machine] = {}
         self.applications: dict[str, Application] = {}
@@ -207,16 +124,8 @@ class Model:
 
     def add_charm(self, name: str, archive: bytes, sha256: str) -> Charm:
         """Add a charm from its archive, with the next revision of its name. Raises Refused if it is no charm."""
-        try:
-            with zipfile.ZipFile(io.BytesIO(archive)) as files:
-                metadata = _yaml(files, "metadata.yaml")
-                config = _yaml(files, "config.yaml")
-        except (zipfile.BadZipFile, yaml.YAMLError) as problem:
-            raise Refused(f"reading charm archive: {problem}", "bad request") from None
-        if not metadata:
-            raise Refused('reading charm archive: archive file "metadata.yaml" not found', "bad request")
         revision = sum(charm.name == name for charm in self.charms.values())
-        charm = Charm(name, revision, sha256, config.get("options") or {}, _endpoints(metadata))
+        charm = read_charm(name, revision, archive, sha256)
         self.charms[charm.url] = charm
         return charm
 
@@ -248,7 +157,7 @@ class Model:
         charm = self.charms.get(url)
         if charm is None:
             raise not_found(f'charm "{url.partition(":")[2].rpartition("-")[0]}"')
-        if name in self.applications:
+        if name in self.applications or name in self.consumed:
             raise Refused(
                 f'creating application "{name}": creating IAAS application "{name}": inserting IAAS application '
                 f'"{name}": checking if application "{name}" exists: application already exists'
@@ -283,6 +192,7 @@ class Model:
         for relation in self.relations_of(unit.application):
             self.leave(relation, unit.name)
         self.leases.revoke(unit.name)
+        self.secrets.forget("unit-" + unit.name.replace("/", "-"), unit.name)
         self.topics.tell(("unit", unit.name), {})
 
     def remove_application(self, application: Application) -> None:
@@ -291,6 +201,9 @@ class Model:
             self.remove_unit(unit)
         for relation in self.relations_of(application.name):
             self.remove_relation(relation)
+        for offer in [offer for offer in self.offers.values() if offer.application == application.name]:
+            del self.offers[offer.name]
+        self.secrets.forget(f"application-{application.name}")
         self.applications.pop(application.name, None)
 
     def remove_machine(self, machine: Machine) -> None:
@@ -326,9 +239,35 @@ class Model:
             raise Refused(f'{adding}cannot add relation "{one}", "{other}": relation {ends}: already exists')
         return self._add_relation(pair)
 
+    def consume(self, consumed: Consumed) -> None:
+        """Add an application of another model. Nothing happens if it is there already."""
+        there = self.consumed.get(consumed.name)
+        if there is not None and there.offer is consumed.offer:
+            return
+        if there is not None or consumed.name in self.applications:
+            raise Refused(f'application "{consumed.name}" already exists', "already exists")
+        self.consumed[consumed.name] = consumed
+
+    def remove_consumed(self, consumed: Consumed) -> None:
+        """Remove an application of another model with its relations."""
+        for relation in self.relations_of(consumed.name):
+            self.remove_relation(relation)
+        self.consumed.pop(consumed.name, None)
+
+    def configure(self, application: Application, changes: Mapping[str, Any], unset: list[str]) -> None:
+        """Set and unset options; an application's units are told of a difference."""
+        before = application.config_hash
+        application.config |= changes
+        for name in unset:
+            application.config.pop(name, None)
+        if application.config_hash != before:
+            self.topics.tell(("config", application.name), application.config_hash)
+
     def empty(self) -> None:
         """Remove everything from the model except its logged-in clients."""
         self.life = "dead"
+        for consumed in list(self.consumed.values()):
+            self.remove_consumed(consumed)
         for application in list(self.applications.values()):
             self.remove_application(application)
         self.machines.clear()
@@ -349,19 +288,40 @@ class Model:
         """Remove a relation at once, even with units in its scope."""
         self.relations.pop(relation.id, None)
         for application, _ in relation.ends:
+            if application in self.consumed:
+                self.consumed[application].offer.connections.pop((self.uuid, relation.id), None)
             self._by_application.get(application, {}).pop(relation.id, None)
             self.topics.tell(("unit-relations", application), [relation.key])
 
     def enter(self, relation: Relation, unit: Unit, settings: dict[str, str]) -> None:
         """Add a unit to a relation's scope."""
         if unit.name not in relation.in_scope:
-            relation.in_scope[unit.name] = settings
-            self.topics.tell(("relation", str(relation.id)), ("entered", unit.name))
+            bag = relation.in_scope[unit.name] = Databag()
+            relation.left.pop(unit.name, None)
+            if settings:
+                bag.write(settings)
+            self.topics.tell(("relation", str(relation.id)), [unit.name])
 
     def leave(self, relation: Relation, unit: str) -> None:
         """Remove a unit from a relation's scope."""
-        if relation.in_scope.pop(unit, None) is not None:
-            self.topics.tell(("relation", str(relation.id)), ("left", unit))
+        bag = relation.in_scope.pop(unit, None)
+        if bag is not None:
+            if bag.settings:
+                relation.left[unit] = bag.settings
+            self.topics.tell(("relation", str(relation.id)), [unit])
+
+    def write_settings(
+        self, relation: Relation, unit: str, settings: dict[str, str], of_application: dict[str, str]
+    ) -> None:
+        """Write a unit's and its application's settings; the other side is told of new versions."""
+        changed: list[str] = []
+        if settings and relation.in_scope[unit].write(settings):
+            changed.append(unit)
+        application = unit.partition("/")[0]
+        if of_application and relation.of_application(application).write(of_application):
+            changed.append(application)
+        if changed:
+            self.topics.tell(("relation", str(relation.id)), changed)
 
     def matching(self, patterns: list[str]) -> tuple[list[Machine], list[tuple[Application, list[Unit]]]]:
         """Return the contents of a status filtered by patterns: applications and units by name, and their machines."""
@@ -384,8 +344,8 @@ class Model:
 
     def _ends(self, text: str, one: str, other: str) -> list[tuple[str, Endpoint]]:
         name, _, endpoint = text.partition(":")
-        application = self.applications.get(name)
-        every = application.charm.endpoints if application else {}
+        application, consumed = self.applications.get(name), self.consumed.get(name)
+        every = application.charm.endpoints if application else consumed.endpoints if consumed else {}
         ends = [(name, end) for end in every.values() if end.name == endpoint or not endpoint]
         if not ends:
             raise Refused(
@@ -398,35 +358,11 @@ class Model:
         relation = Relation(self._next_relation, ends)
         self._next_relation += 1
         self.relations[relation.id] = relation
-        for application, _ in ends:
+        for application, endpoint in ends:
+            consumed = self.consumed.get(application)
+            if consumed is not None:
+                connection = Connection(self.uuid, relation.id, consumed.user, endpoint.name)
+                consumed.offer.connections[self.uuid, relation.id] = connection
             self._by_application.setdefault(application, {})[relation.id] = relation
             self.topics.tell(("unit-relations", application), [relation.key])
         return relation
-
-
-def _yaml(files: zipfile.ZipFile, name: str) -> dict[str, Any]:
-    try:
-        content = yaml.safe_load(files.read(name))
-    except KeyError:
-        return {}
-    return cast(dict[str, Any], content) if isinstance(content, dict) else {}
-
-
-def _endpoints(metadata: dict[str, Any]) -> dict[str, Endpoint]:
-    roles = {"peers": "peer", "provides": "provider", "requires": "requirer"}
-    found = {"juju-info": Endpoint("juju-info", "provider", "juju-info")}
-    for section, role in roles.items():
-        of_role: dict[str, Any] = metadata.get(section) or {}
-        for name, described in of_role.items():
-            fields: dict[str, Any] = (
-                cast(dict[str, Any], described) if isinstance(described, dict) else {"interface": described}
-            )
-            found[name] = Endpoint(
-                name,
-                role,
-                str(fields.get("interface", "")),
-                str(fields.get("scope", "global")),
-                bool(fields.get("optional", False)),
-                int(fields.get("limit", 0)),
-            )
-    return found

@@ -1,13 +1,20 @@
-"""Creates, lists and destroys models: ModelManager, and the requests of `juju add-model` to Cloud."""
+"""Creates, lists and destroys models: ModelManager, and the requests of `juju add-model` to Cloud.
+
+Lists for users who are not superusers, access to clouds and blocks are from source (apiserver/facades/client/
+modelmanager and cloud of Juju 4.0), the rest is recorded.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from lab.juju.accounts import CLOUD_LEVELS, MODEL_LEVELS, change, has
 from lab.juju.controller import VERSION, Controller
 from lab.juju.methods import facade, method
-from lab.juju.model import Model, Refused, not_found, now, permission_denied
+from lab.juju.model import Model
+from lab.juju.refusals import Refused, not_found, permission_denied
 from lab.juju.rpc import Call, for_each
+from lab.juju.statuses import now
 
 CLOUD = "simulated"
 REGION = "default"
@@ -59,6 +66,11 @@ def _create(call: Call) -> dict[str, Any]:
     controller, params = call.session.controller, call.params
     owner = str(params.get("qualifier") or str(params.get("owner-tag", "")).removeprefix("user-"))
     name = str(params["name"])
+    if not call.user.superuser:
+        if not has(controller.cloud_users.get(call.user.name, ""), "add-model", CLOUD_LEVELS):
+            raise permission_denied()
+        if owner != call.user.name:
+            raise Refused(f'cannot create model with qualifier "{owner}"', "not valid")
     if owner not in controller.users:
         raise Refused(f'creating model: "{owner}" is not a user', "unauthorized access")
     if any(model.name == name and model.owner == owner for model in controller.models.values()):
@@ -66,12 +78,13 @@ def _create(call: Call) -> dict[str, Any]:
     cloud = str(params.get("cloud-tag") or f"cloud-{CLOUD}")
     if cloud != f"cloud-{CLOUD}":
         raise Refused(f'cloud "{cloud.removeprefix("cloud-")}" not found, expected ["{CLOUD}"]', "not found")
-    return _info(controller, controller.new_model(name, owner))
+    info = _info(call, controller.new_model(name, owner))
+    del info["cloud-credential-validity"]
+    return info | {"machines": None, "secret-backends": None}
 
 
 @method("ModelManager", "ListModels")
 def _list(call: Call) -> dict[str, Any]:
-    models = call.session.controller.models.values()
     return {
         "user-models": [
             {
@@ -81,11 +94,59 @@ def _list(call: Call) -> dict[str, Any]:
                     "uuid": model.uuid,
                     "type": "iaas",
                 },
-                "last-connection": model.last_connection,
+                "last-connection": model.last_connections.get(call.user.name),
             }
-            for model in models
+            for model in _of(call, str(call.params["tag"]))
         ]
     }
+
+
+@method("ModelManager", "ListModelSummaries")
+def _summaries(call: Call) -> dict[str, Any]:
+    params = call.params
+    if params.get("all") and not call.user.superuser:
+        raise Refused("permission denied: cannot list all models as non-admin user", "unauthorized access")
+    name = str(params["user-tag"]).removeprefix("user-")
+    models = _of(call, str(params["user-tag"]))
+    if not params.get("all"):
+        models = [model for model in models if name in model.users]
+    return {
+        "results": [{"result": _summary(call, model, "" if params.get("all") else name)} for model in models]
+    }
+
+
+def _summary(call: Call, model: Model, user: str) -> dict[str, Any]:
+    controller = call.session.controller
+    units = sum(len(application.units) for application in model.applications.values())
+    cores = sum(int(machine.hardware.get("cpu-cores") or 0) for machine in model.machines.values())
+    counts = (("machines", len(model.machines)), ("cores", cores), ("units", units))
+    return {
+        "name": model.name,
+        "qualifier": model.owner,
+        "uuid": model.uuid,
+        "type": "iaas",
+        "controller-uuid": controller.uuid,
+        "is-controller": model is controller.controller_model,
+        "cloud-tag": f"cloud-{CLOUD}",
+        "cloud-region": REGION,
+        "life": model.life,
+        "status": {"status": "available", "info": "", "since": now()},
+        "user-access": model.users.get(user, ""),
+        "last-connection": model.last_connections.get(user),
+        "counts": [{"entity": entity, "count": count} for entity, count in counts if count],
+        "agent-version": VERSION,
+    }
+
+
+def _of(call: Call, tag: str) -> list[Model]:
+    """Return the models that a user sees: a superuser all, others those that they have access to."""
+    name = tag.removeprefix("user-")
+    models = call.session.controller.models.values()
+    if call.user.superuser:
+        return list(models)
+    if name != call.user.name:
+        raise permission_denied()
+    return [model for model in models if name in model.users]
 
 
 @method("ModelManager", "ModelInfo")
@@ -93,7 +154,10 @@ def _model_info(call: Call) -> dict[str, Any]:
     controller = call.session.controller
 
     def inform(entity: dict[str, Any]) -> dict[str, Any]:
-        return {"result": _info(controller, _model(controller, entity["tag"]))}
+        model = _model(controller, entity["tag"])
+        if not call.may("read", model):
+            raise permission_denied()
+        return {"result": _info(call, model)}
 
     return {"results": for_each(call.params["entities"], inform)}
 
@@ -106,6 +170,8 @@ def _model_status(call: Call) -> dict[str, Any]:
         model = controller.models.get(str(entity["tag"]).removeprefix("model-"))
         if model is None:
             raise Refused(f'model "{entity["tag"]}" does not exist', "not found")
+        if not call.may("admin", model):
+            raise permission_denied()
         return {
             "model-tag": f"model-{model.uuid}",
             "qualifier": model.owner,
@@ -127,8 +193,10 @@ def _destroy(call: Call) -> dict[str, Any]:
 
     def destroy(params: dict[str, Any]) -> dict[str, Any]:
         model = _model(controller, params["model-tag"])
-        if model is controller.controller_model:
+        if model is controller.controller_model or not call.may("admin", model):
             raise permission_denied()
+        if model.kept:  # as after `juju disable-command destroy-model`
+            raise Refused("the operation has been blocked", "operation is blocked")
         if model.machines and not params.get("force"):
             model.life = "dying"  # permanently, because it waits for agents, which hollow units do not have
         else:
@@ -136,6 +204,40 @@ def _destroy(call: Call) -> dict[str, Any]:
         return {}
 
     return {"results": for_each(call.params["models"], destroy)}
+
+
+@method("ModelManager", "ModifyModelAccess")
+def _modify_access(call: Call) -> dict[str, Any]:
+    controller = call.session.controller
+
+    def modify(fields: dict[str, Any]) -> dict[str, Any]:
+        model = _model(controller, fields["model-tag"])
+        if not call.may("admin", model):
+            raise permission_denied()
+        change(model.users, _user(call, fields), str(fields["action"]), str(fields["access"]), MODEL_LEVELS)
+        return {}
+
+    return {"results": for_each(call.params["changes"], modify)}
+
+
+@method("Cloud", "ModifyCloudAccess")
+def _modify_cloud_access(call: Call) -> dict[str, Any]:
+    if not call.user.superuser:
+        raise permission_denied()
+    held = call.session.controller.cloud_users
+
+    def modify(fields: dict[str, Any]) -> dict[str, Any]:
+        change(held, _user(call, fields), str(fields["action"]), str(fields["access"]), CLOUD_LEVELS)
+        return {}
+
+    return {"results": for_each(call.params["changes"], modify)}
+
+
+def _user(call: Call, fields: dict[str, Any]) -> str:
+    name = str(fields["user-tag"]).removeprefix("user-")
+    if name not in call.session.controller.users:
+        raise Refused("user not found")
+    return name
 
 
 def _model(controller: Controller, tag: object) -> Model:
@@ -167,7 +269,9 @@ def _credential_tag(user: str) -> str:
     return f"cloudcred-{CLOUD}_{user}_{CREDENTIAL}"
 
 
-def _info(controller: Controller, model: Model) -> dict[str, Any]:
+def _info(call: Call, model: Model) -> dict[str, Any]:
+    controller = call.session.controller
+    seen = model.users if call.user.superuser else {call.user.name: model.users.get(call.user.name, "")}
     return {
         "name": model.name,
         "type": "iaas",
@@ -185,18 +289,19 @@ def _info(controller: Controller, model: Model) -> dict[str, Any]:
         "users": [
             {
                 "model-tag": "",
-                "user": model.owner,
-                "display-name": model.owner,
-                "last-connection": model.last_connection,
-                "access": "admin",
+                "user": name,
+                "display-name": controller.users[name].display_name if name in controller.users else "",
+                "last-connection": model.last_connections.get(name),
+                "access": access,
             }
+            for name, access in seen.items()
         ],
         "machines": _machines(model),
         "secret-backends": [
             {
                 "result": {"name": "internal", "backend-type": "controller", "config": None},
                 "id": "",
-                "num-secrets": 0,
+                "num-secrets": len(model.secrets.all),
                 "status": "active",
             }
         ],

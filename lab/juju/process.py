@@ -20,16 +20,51 @@ from typing import Any
 
 import uvloop
 
-from lab.juju import agents, applications, leadership, login, machines, models, status
+from lab.juju import (
+    actions,
+    agent_relations,
+    agents,
+    applications,
+    commits,
+    cross_model,
+    leadership,
+    login,
+    machines,
+    models,
+    shows,
+    status,
+    unit_secrets,
+    user_secrets,
+    users,
+    watching,
+)
+from lab.juju.charm import Charm
 from lab.juju.control import Control
 from lab.juju.controller import Controller, Setup
 from lab.juju.machines import unit_tag
-from lab.juju.model import Charm, Model, Unit
+from lab.juju.model import Model, Unit
 from lab.juju.ratelimit import Bucket
 from lab.juju.server import Server
 from lab.places import Places
 
-FACADES = (agents, applications, leadership, login, machines, models, status)
+FACADES = (
+    actions,
+    agent_relations,
+    agents,
+    applications,
+    commits,
+    cross_model,
+    leadership,
+    login,
+    machines,
+    models,
+    shows,
+    status,
+    unit_secrets,
+    user_secrets,
+    users,
+    watching,
+)
 """The modules of facades. Each adds its methods to `methods.METHODS` when it is imported."""
 _FILES_WANTED = 65_536
 

@@ -12,9 +12,11 @@ from typing import Any, Protocol, TypeVar
 
 import orjson
 
+from lab.juju.accounts import MODEL_LEVELS, User, has
 from lab.juju.controller import Controller
-from lab.juju.methods import METHODS, WHO, Handler, Kind
-from lab.juju.model import Model, Refused, permission_denied
+from lab.juju.methods import METHODS, WHO, Access, Handler, Kind
+from lab.juju.model import Model
+from lab.juju.refusals import Refused, permission_denied
 from lab.juju.watchers import Watcher
 
 T = TypeVar("T")
@@ -31,6 +33,11 @@ def for_each(
         except Refused as refusal:
             results.append((refused or {}) | {"error": refusal.as_dict()})
     return results
+
+
+def entries(params: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """Return the entries of a list that a request may leave out."""
+    return params.get(key) or []
 
 
 class Channel(Protocol):
@@ -83,6 +90,20 @@ class Call:
         entity = self.session.entity
         assert entity is not None
         return entity
+
+    @property
+    def user(self) -> User:
+        """The user that asks."""
+        return self.session.controller.users[self.entity.id]
+
+    def may(self, access: Access, model: Model) -> bool:
+        """Tell whether the user that asks has this access to a model."""
+        return self.user.superuser or has(model.users.get(self.user.name, ""), access, MODEL_LEVELS)
+
+    def require(self, access: Access) -> None:
+        """Raise Refused unless the user that asks has this access to the connection's model."""
+        if not self.may(access, self.model):
+            raise permission_denied()
 
     def answer(self, response: dict[str, Any]) -> None:
         """Answer a request later. Nothing happens if the connection has ended."""

@@ -14,8 +14,10 @@ import struct
 from collections.abc import Iterable
 from contextlib import suppress
 
-from lab.juju import charms
+from lab.juju import charms, logsink
 from lab.juju.controller import Controller
+from lab.juju.logsink import LogSink
+from lab.juju.refusals import Refused
 from lab.juju.rpc import Session
 from lab.juju.websocket import (
     CLOSE,
@@ -183,7 +185,7 @@ class Channel:
         self._loop = server.controller.loop
         self._sock = sock
         self._fileno = sock.fileno()
-        self._session: Session | None = None
+        self._session: Session | LogSink | None = None
         self._parser: Parser | None = None
         self._received = bytearray()
         self._request: charms.Request | None = None
@@ -310,9 +312,13 @@ class Channel:
         request = charms.Request(method, target.partition(" ")[0], headers)
         self._received = bytearray()
         key = headers.get("sec-websocket-key")
-        if key and headers.get("upgrade", "").lower() == "websocket" and _is_api(request.path):
-            self._begin_session(request.path, key, rest)
-            return
+        if key and headers.get("upgrade", "").lower() == "websocket":
+            if _is(request.path, "api"):
+                self._begin_session(request.path, key, rest)
+                return
+            if _is(request.path, "logsink"):
+                self._begin_logs(request, key, rest)
+                return
         length = headers.get("content-length", "0")
         self._body = int(length) if length.isdigit() else 0
         if self._body > _LARGEST_UPLOAD:
@@ -327,7 +333,11 @@ class Channel:
         if len(self._received) < self._body or self._request is None:
             return
         self._request.body = bytes(self._received[: self._body])
-        self._write(charms.answer(self._server.controller, self._request))
+        self._answer(charms.answer(self._server.controller, self._request))
+
+    def _answer(self, response: bytes) -> None:
+        """Send an HTTP response and end the connection."""
+        self._write(response)
         self._request = None
         if self._unsent is None:
             with suppress(OSError):
@@ -340,13 +350,27 @@ class Channel:
     def _begin_session(self, path: str, key: str, rest: bytes) -> None:
         parts = path.split("/")
         model = parts[2] if len(parts) == 4 else None
+        self._upgrade(key)
         self._session = Session(self._server.controller, self._server.name, self, model)
+        if rest:
+            self._messages(rest)
+
+    def _begin_logs(self, request: charms.Request, key: str, rest: bytes) -> None:
+        try:
+            model = logsink.model_of(self._server.controller, request)
+        except Refused as refusal:
+            self._answer(charms.refusal_response(refusal, ""))
+            return
+        self._upgrade(key)
+        self._session = LogSink(model, self)
+        if rest:
+            self._messages(rest)
+
+    def _upgrade(self, key: str) -> None:
         self._parser = Parser()
         self._feed = self._messages
         self._received = _NOTHING
         self._write(upgrade_response(key))
-        if rest:
-            self._messages(rest)
 
     def _messages(self, data: bytes) -> None:
         assert self._parser is not None
@@ -397,9 +421,11 @@ class Channel:
 _NOTHING = bytearray()
 
 
-def _is_api(path: str) -> bool:
-    parts = path.split("/")
-    return path in ("/", "/api") or (len(parts) == 4 and parts[1] == "model" and parts[3] == "api")
+def _is(path: str, what: str) -> bool:
+    """Tell whether a path is that of the API ("api") or of a model's log sink ("logsink")."""
+    parts = path.partition("?")[0].split("/")
+    of_model = len(parts) == 4 and parts[1] == "model" and parts[3] == what
+    return of_model or (what == "api" and path in ("/", "/api"))
 
 
 def some(channels: Iterable[Channel], share: float) -> list[Channel]:

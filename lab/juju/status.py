@@ -1,4 +1,8 @@
-"""The Client facade's FullStatus: everything in a model, as `juju status` asks for it."""
+"""The Client facade's FullStatus: everything in a model, as `juju status` asks for it.
+
+Offers, ports, exposure and workload versions are from source (apiserver/facades/client/client of Juju 4.0), the rest is
+recorded. Subordinates are not simulated.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,12 @@ from typing import Any
 
 from lab.juju.controller import VERSION
 from lab.juju.methods import facade, method
-from lab.juju.model import Application, Machine, Model, Relation, Status, Unit, now
+from lab.juju.model import Application, Machine, Model, Unit
 from lab.juju.models import CLOUD, REGION
+from lab.juju.offers import Consumed, Offer
+from lab.juju.relation import Relation
 from lab.juju.rpc import Call
+from lab.juju.statuses import Status, now
 
 facade("Client", "user")
 
@@ -18,12 +25,15 @@ _NOT_MODIFIED = Status("", since="").detailed(data=False) | {"since": None}
 _WAITING = Status("waiting", "waiting for machine")
 
 
-@method("Client", "FullStatus")
+@method("Client", "FullStatus", "read")
 def _full_status(call: Call) -> dict[str, Any]:
     model = call.model
     patterns: list[str] = call.params.get("patterns") or []
     machines, applications = model.matching([str(pattern) for pattern in patterns])
     names = {application.name for application, _ in applications}
+    consumed = {} if patterns else model.consumed
+    offers = model.offers if call.may("admin", model) else {}
+    related = names | consumed.keys()
     return {
         "model": {
             "name": model.name,
@@ -36,15 +46,15 @@ def _full_status(call: Call) -> dict[str, Any]:
         },
         "machines": {machine.id: _machine(machine) for machine in machines},
         "applications": {
-            application.name: _application(model, application, units, names)
+            application.name: _application(model, application, units, related)
             for application, units in applications
         },
-        "remote-applications": {},
-        "offers": {},
+        "remote-applications": {name: _consumed(call, one) for name, one in consumed.items()},
+        "offers": {name: _offer(model, one) for name, one in offers.items() if one.application in names},
         "relations": [
             _relation(relation)
             for relation in model.relations.values()
-            if all(name in names for name, _ in relation.ends)
+            if all(name in related for name, _ in relation.ends)
         ]
         or None,
         "controller-timestamp": now(),
@@ -74,30 +84,68 @@ def _machine(machine: Machine) -> dict[str, Any]:
 def _application(
     model: Model, application: Application, units: list[Unit], shown: set[str]
 ) -> dict[str, Any]:
-    related: dict[str, list[str]] = {}
-    for relation in model.relations_of(application.name):
-        for name, endpoint in relation.ends:
-            others = [other for other, _ in relation.ends if other != name] or [name]
-            if name == application.name and shown.issuperset(others):
-                related.setdefault(endpoint.name, []).extend(others)
     leader = model.leases.holder(application.name)
-    workload = next((unit.workload for unit in application.units.values() if unit.workload), _WAITING)
+    units_of = application.units.values()
     return {
         "charm": application.charm.url,
         "charm-version": "",
         "charm-profile": "",
         **({"charm-rev": application.charm.revision} if application.charm.revision else {}),
         "base": _stable(application.base),
-        "exposed": False,
+        "exposed": application.exposed is not None,
+        **({"exposed-endpoints": application.exposed} if application.exposed else {}),
         "life": "alive",
-        "relations": related,
+        "relations": _related(model, application.name, shown),
         "can-upgrade-to": "",
         "subordinate-to": [],
         "units": {unit.name: _unit(unit, unit.name == leader) for unit in units},
-        "status": workload.detailed(data=False),
-        "workload-version": "",
+        "status": _status(application).detailed(data=False),
+        "workload-version": next((unit.workload_version for unit in units_of if unit.workload_version), ""),
         "endpoint-bindings": {"": "alpha"} | dict.fromkeys(application.charm.endpoints, "alpha"),
         "public-address": "",
+    }
+
+
+def _status(application: Application) -> Status:
+    units = application.units.values()
+    return application.status or next((unit.workload for unit in units if unit.workload), _WAITING)
+
+
+def _related(model: Model, name: str, shown: set[str]) -> dict[str, list[str]]:
+    """Return the applications that one is related with, by its endpoints."""
+    related: dict[str, set[str]] = {}
+    for relation in model.relations_of(name):
+        for end, endpoint in relation.ends:
+            others = {other for other, _ in relation.ends if other != end} or {end}
+            if end == name and shown >= others:
+                related.setdefault(endpoint.name, set()).update(others)
+    return {endpoint: sorted(others) for endpoint, others in related.items()}
+
+
+def _consumed(call: Call, consumed: Consumed) -> dict[str, Any]:
+    model, offering = call.model, call.session.controller.models.get(consumed.model)
+    application = offering.applications.get(consumed.offer.application) if offering else None
+    return {
+        "offer-url": consumed.url,
+        "offer-name": consumed.name,
+        "endpoints": [endpoint.as_remote() for endpoint in consumed.endpoints.values()],
+        "life": "alive",
+        "relations": _related(model, consumed.name, model.applications.keys() | model.consumed.keys()),
+        "status": (_status(application) if application else Status("terminated")).detailed(),
+    }
+
+
+def _offer(model: Model, offer: Offer) -> dict[str, Any]:
+    connections = offer.connections.values()
+    return {
+        "offer-name": offer.name,
+        "application-name": offer.application,
+        "charm": model.applications[offer.application].charm.url,
+        "endpoints": {
+            name: endpoint.as_remote() | {"limit": 0} for name, endpoint in offer.endpoints.items()
+        },
+        "active-connected-count": sum(one.status.status == "joined" for one in connections),
+        "total-connected-count": len(connections),
     }
 
 
@@ -117,9 +165,9 @@ def _unit(unit: Unit, leads: bool) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "agent-status": (unit.agent or _ALLOCATING).detailed("alive"),
         "workload-status": (unit.workload or _WAITING).detailed(),
-        "workload-version": "",
+        "workload-version": unit.workload_version,
         "machine": unit.machine,
-        "opened-ports": None,
+        "opened-ports": ports(unit),
         "public-address": "",
         "charm": "",
         "subordinates": None,
@@ -127,6 +175,12 @@ def _unit(unit: Unit, leads: bool) -> dict[str, Any]:
     if leads:
         shown["leader"] = True
     return shown
+
+
+def ports(unit: Unit) -> list[str] | None:
+    """Return open ports as Juju sorts them: by protocol, then by number; None without any."""
+    opened = {port for ports in unit.ports.values() for port in ports}
+    return sorted(opened, key=lambda port: (port.rpartition("/")[2], len(port), port)) or None
 
 
 def _relation(relation: Relation) -> dict[str, Any]:

@@ -10,19 +10,23 @@ from collections.abc import Callable
 from typing import Any
 
 Topic = tuple[str, ...]
-"""The topic of a watcher: ("unit", name), ("unit-relations", application), ("relation", id)."""
+"""The topic of a watcher: ("unit", name), ("unit-relations", application), ("relation", id), ("actions", unit), ..."""
 
 
 class Watcher:
     """One client's watcher of one topic.
 
-    `merge` adds a change to the pending ones (None at first) and returns the result; None for nothing.
+    `merge` adds a change to the pending ones (None at first) and returns the result; None for nothing. `render` makes
+    the event that is delivered of what is pending then.
     """
 
-    __slots__ = ("_answer", "_merge", "_pending")
+    __slots__ = ("_answer", "_merge", "_pending", "_render")
 
-    def __init__(self, merge: Callable[[Any, Any], Any]) -> None:
+    def __init__(
+        self, merge: Callable[[Any, Any], Any], render: Callable[[Any], Any] = lambda pending: pending
+    ) -> None:
         self._merge = merge
+        self._render = render
         self._pending: Any = None
         self._answer: Callable[[Any], None] | None = None
 
@@ -40,7 +44,7 @@ class Watcher:
         if self._answer is not None and self._pending is not None:
             answer, self._answer = self._answer, None
             pending, self._pending = self._pending, None
-            answer(pending)
+            answer(self._render(pending))
 
 
 class Topics:
@@ -73,6 +77,11 @@ def merge_notice(_pending: Any, _change: Any) -> Any:
     return {}
 
 
-def merge_names(pending: list[str] | None, change: list[str]) -> list[str]:
-    """Merge names, each once, in order."""
-    return list(dict.fromkeys([*(pending or []), *change]))
+def merge_names(pending: list[str] | None, change: list[str]) -> list[str] | None:
+    """Merge names, each once, in order. No names are no change."""
+    return list(dict.fromkeys([*(pending or []), *change])) or None
+
+
+def merge_last(_pending: Any, change: Any) -> Any:
+    """Keep the last change only."""
+    return change
