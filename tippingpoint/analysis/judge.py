@@ -110,8 +110,8 @@ def _judge_stages(findings: Findings, checks: list[Check]) -> tuple[Outcome, str
         return "met", "No thresholds were set, so there is nothing to miss."
     largest = max(stage.size for stage in run.stages)
     limits = len({(check.operation, check.limit) for check in checks})
-    every = "the threshold" if limits == 1 else f"all {limits} thresholds"
-    return "met", f"Met: {every} held through {show_amount(largest, unit)}."
+    every = {1: "the threshold was", 2: "both thresholds were"}.get(limits, f"all {limits} thresholds were")
+    return "met", f"Met: {every} met up to {show_amount(largest, unit)}."
 
 
 def _nothing_succeeded(run: RunData) -> str | None:

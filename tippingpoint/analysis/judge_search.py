@@ -21,7 +21,7 @@ def judge_answer(findings: Findings, found: Found) -> tuple[Outcome, str]:
         low, share = told_low(answer), answer.share
         if low <= 0 or share is None:
             most = f"the limit may be anywhere up to {show_amount(told_high(answer), unit)}"
-            return "withheld", f"Withheld: no load is known to hold; {most}{early}."
+            return "withheld", f"Withheld: no load is known to pass; {most}{early}."
         there = f"where at least {floor(100 * share)} % of holds meet the thresholds (with 95 % confidence)"
         return "met", f"Met: the limit is at least {show_amount(low, unit)}, {there}{early}."
     if answer.ended == "limit":
@@ -29,9 +29,9 @@ def judge_answer(findings: Findings, found: Found) -> tuple[Outcome, str]:
         return (
             "met",
             f"Met: the limit is above {show_amount(answer.low, unit)}, the largest load that the plan allows: "
-            f"it held in {held} of {of} probes.",
+            f"it passed in {held} of {of} probes.",
         )
     if answer.ended == "broken at start":
-        return "missed", f"Missed: not even {show_amount(answer.high, unit)} held."
-    held = f"; {show_amount(answer.low, unit)} held" if answer.low else ""
+        return "missed", f"Missed: not even {show_amount(answer.high, unit)} passed."
+    held = f"; {show_amount(answer.low, unit)} passed" if answer.low else ""
     return "withheld", f"Withheld: {ended or answer.withheld or 'the search has no answer'}{held}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from tippingpoint.analysis.check_words import where_words
+from tippingpoint.analysis.check_words import first_of, miss_words, where_words
 from tippingpoint.analysis.findings import Findings
 from tippingpoint.analysis.generator_health import OwnLosses
 from tippingpoint.analysis.recovery.comeback import comeback_of
@@ -32,6 +32,7 @@ def reasons_of(findings: Findings, checks: Sequence[Check], damage: Sequence[str
         *(own_words(run, found.stage, found.own_losses) for found in findings.stages if found.own_losses),
         *_not_held(findings),
         *_coming_back(findings),
+        *_inconclusive(findings, checks),
         *_gaps(checks, [found.stage for found in findings.stages], run.manifest.load_unit),
     ]
 
@@ -39,7 +40,7 @@ def reasons_of(findings: Findings, checks: Sequence[Check], damage: Sequence[str
 def held_through(findings: Findings, checks: Iterable[Check], below: float = inf) -> str:
     """Return the largest_held load in words, to end a sentence; empty without one."""
     held = largest_held(findings, checks, below)
-    return f"; held through {show_amount(held, findings.run.manifest.load_unit)}" if held is not None else ""
+    return f"; passed up to {show_amount(held, findings.run.manifest.load_unit)}" if held is not None else ""
 
 
 def largest_held(findings: Findings, checks: Iterable[Check], below: float = inf) -> float | None:
@@ -137,14 +138,42 @@ def _not_held(findings: Findings) -> list[str]:
 
 
 def were_not_held(run: RunData, stage: StageResult, why: str) -> str:
-    """Say that the load of a stage was not held: 2,000 leases were not held: ..."""
-    return f"{show_amount(stage.size, run.manifest.load_unit)} {choose(stage.size, 'was', 'were')} not held: {why}"
+    """Say that the load of a stage was not sustained: 2,000 leases were not sustained: ..."""
+    return f"{show_amount(stage.size, run.manifest.load_unit)} {choose(stage.size, 'was', 'were')} not sustained: {why}"
 
 
 def own_words(run: RunData, stage: StageResult, own: OwnLosses) -> str:
     """Say how many leases that were lost in a stage the generator may have lost, and why."""
     lost = f"{show_size(own.count)} of {show_amount(own.of, 'leases')} lost {where_words(run, stage)}"
     return f"{lost} may be the generator's own loss: {own.why}"
+
+
+def _inconclusive(findings: Findings, checks: Sequence[Check]) -> list[str]:
+    """Return one line for each load below the first miss at which a threshold could not be judged.
+
+    Without a miss, the verdict is withheld and names one of them. A search's answer covers its probes.
+    """
+    run = findings.run
+    missed = {check.size for check in checks if check.met is False and check.size is not None}
+    steps = {
+        found.stage.number for found in findings.stages if found.stage.is_step and found.stage.kind != "find"
+    }
+    doubtful: dict[float, list[Check]] = {}
+    for check in checks:
+        if (
+            check.is_doubtful
+            and check.observed is not None
+            and check.size is not None
+            and check.stage in steps
+        ):
+            doubtful.setdefault(check.size, []).append(check)
+    return [
+        f"{show_amount(size, run.manifest.load_unit)} {choose(size, 'is', 'are')} inconclusive: "
+        f"{miss_words(run, worst)}, but {worst.why}"
+        for size, of_size in sorted(doubtful.items())
+        if size < min(missed, default=0.0)
+        for worst in (first_of(run, of_size),)
+    ]
 
 
 def _gaps(checks: Iterable[Check], stages: Sequence[StageResult], unit: str) -> list[str]:

@@ -344,14 +344,14 @@ def _stood(findings: Findings, loads: Sequence[Load], checks: Sequence[Check]) -
         largest = loads[-1]
         found = (findings.of(stage.number).why_not_held for stage in largest.stages)
         why = next((why for why in found if why), "")
-        return f"No load was held. At {show_amount(largest.size, unit)}, {why}"
+        return f"No load was sustained. At {show_amount(largest.size, unit)}, {why}"
     missed = any(check.met is False for check in checks)
     if unit == "tests" and not missed:
         return "The cluster's own tests raise no load, so there is no tipping point to find"
     words = "No load broke it" if missed else "No sign of tipping"
     tried = "the largest tried" if len(loads) > 1 else "the only load tried"
     if held[-1] != loads[-1].size:
-        tried = "the largest that was held"
+        tried = "the largest that was sustained"
     return f"{words} up to {show_amount(held[-1], unit)} ({tried}){_though(findings, loads)}"
 
 
@@ -359,7 +359,9 @@ def _no_cliff(findings: Findings, loads: Sequence[Load]) -> str:
     """Describe the loads that held, beside a knee where nothing breaks and no threshold is missed."""
     held = findings.loads_held
     return (
-        f"nothing broke up to {show_size(held[-1])}{_though(findings, loads)}" if held else "no load was held"
+        f"nothing broke up to {show_size(held[-1])}{_though(findings, loads)}"
+        if held
+        else "no load was sustained"
     )
 
 

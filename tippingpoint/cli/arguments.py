@@ -107,7 +107,7 @@ def _compare(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         nargs="+",
         default=[],
-        help="more repeats of the first release, of which nothing may differ; with --with",
+        help="further runs of the first release, with --with; a difference that they show too is withheld",
     )
     parser.add_argument(
         "--baseline",
@@ -304,14 +304,14 @@ def _add_prometheus(parser: argparse.ArgumentParser, what: str, *, required: boo
         help="PEM file that verifies the Prometheus' certificate (the machine's authorities)",
     )
     parser.add_argument(
-        "--username", metavar="NAME", default="", help="the user of the login, with --password-file"
+        "--username", metavar="NAME", default="", help="user name for the Prometheus, with --password-file"
     )
     for secret in ("password", "token"):
         parser.add_argument(
             f"--{secret}-file",
             type=Path,
             metavar="FILE",
-            help=f"file with the {secret} of the login, mode 0600",
+            help=f"file with the {secret} for the Prometheus, mode 0600",
         )
     parser.add_argument(
         "--only",

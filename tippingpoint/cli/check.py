@@ -51,7 +51,7 @@ def do(options: argparse.Namespace) -> int:
 
 
 def _print_stages(plan: Plan) -> None:
-    header = ("stage", plan.load_unit, "brought up over", "held for")
+    header = ("stage", plan.load_unit, "brought up over", "hold")
     rows = [
         (str(number), show_size(size), show_span(stage.over) if stage.over else "–", show_span(stage.hold))
         for number, ((_, size), stage) in enumerate(zip(plan.loads, plan.stages, strict=True), start=1)
@@ -63,7 +63,7 @@ def _print_stages(plan: Plan) -> None:
 def _print_facts(facts: list[tuple[str, str]]) -> None:
     before = ""
     for name, text in facts:
-        print(f"{'' if name == before else name:10}{text}")
+        print(f"{'' if name == before else name:12}{text}")
         before = name
 
 
@@ -72,9 +72,9 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
     find = plan.find
     if find is not None:
         first, most = show_size(find.start), show_amount(find.limit, plan.load_unit)
-        yield "searches", f"from {first} to at most {most}, each held for {show_span(find.hold)} or less"
+        yield "searches", f"from {first} to at most {most}, each for a hold of at most {show_span(find.hold)}"
     lasting = Schedule(plan).whole
-    yield "lasts", lasting.words if lasting is not None else "as long as it takes: the plan sets no limit"
+    yield "lasts", lasting.words if lasting is not None else "as long as it takes: the plan sets no end"
     made = _made(plan)
     if made:
         yield (
@@ -85,7 +85,7 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
         for limit in limits_of(threshold):
             sign = "≥" if limit.is_least else "≤"
             ends = "; ends the load when it is clearly missed" if threshold.abort else ""
-            yield "limits", f"{limit.title} {sign} {limit.show(limit.allowed)}{ends}"
+            yield "thresholds", f"{limit.title} {sign} {limit.show(limit.allowed)}{ends}"
     for fault in plan.faults:
         of = f" of stage {fault.stage}" if fault.stage is not None else ""
         yield "faults", f"{fault.do} {fault.member or ''}".rstrip() + f" at {format_duration(fault.at)}{of}"
@@ -95,7 +95,7 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
         (
             f"{', '.join(watched)} (with --prometheus)"
             if watched
-            else "no figure of a Prometheus: no limit is about one"
+            else "no metrics: no threshold of the plan is on a Prometheus metric"
         ),
     )
 

@@ -24,7 +24,9 @@ def named_run(text: str) -> Path:
     ids = run_ids(RUNS)
     if text == LAST:
         if not ids:
-            raise argparse.ArgumentTypeError(f"last: expected a run in ./{RUNS}, which has none")
+            raise argparse.ArgumentTypeError(
+                f"last: there is no run in ./{RUNS} yet; expected a run's directory"
+            )
         return RUNS / ids[-1]
     found = [name for name in ids if _begins(name, text)]
     if len(found) > 1:

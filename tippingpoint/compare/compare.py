@@ -81,7 +81,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Overall:
-    """One figure of one operation over all loads that all runs held: the mean of its changes.
+    """One figure of one operation over all loads that all runs sustained: the mean of its changes.
 
     The typical time of all calls (ALL_CALLS, TYPICAL) is over these loads, too. The most successes a second (SERVED)
     are those of any load of the ramp, and higher is better.
@@ -144,8 +144,8 @@ class Comparison:
     """The outcome of the worst release: by its tipping point, or by figures if that is not known to differ.
 
     none: no difference that repeats do not explain. withheld: one that the control has, too, or one that other programs
-    may have made. single: one run each, and
-    nothing that no repeat could explain. apart: no load was held by both. published: there are fewer than two releases.
+    may have made. single: one run each, and nothing that no repeat could explain. apart: no load was sustained by
+    both. published: there are fewer than two releases.
     """
     worse: list[str]
     better: list[str]
@@ -912,7 +912,7 @@ def _summary(rows: Sequence[Row], pairs: Sequence[Pair], names: Sequence[str], u
     if not at_held:
         judged = "tipping points and what was served" if _has_served(pairs) else "tipping points"
         return (
-            f"No load of {names[0]} that another run measured was held by both"
+            f"No load of {names[0]} that another run measured was sustained by both"
             f"{' without a fault' if faulted else ''}, so only {judged} are judged."
         )
     if not any(pair.repeated for pair in pairs):
@@ -930,7 +930,7 @@ def _summary(rows: Sequence[Row], pairs: Sequence[Pair], names: Sequence[str], u
     said += [f"{withheld} differ as much between runs of {names[0]}"] if withheld else []
     said += (
         [
-            f"{beyond} are at loads that were not held{', or had a fault,' if faulted else ''} and are not judged"
+            f"{beyond} are at loads that were not sustained{', or had a fault,' if faulted else ''} and are not judged"
         ]
         if beyond
         else []
@@ -941,4 +941,4 @@ def _summary(rows: Sequence[Row], pairs: Sequence[Pair], names: Sequence[str], u
         default=None,
     )
     told = f" Worst: {_change_words(*worst, names, unit)}." if worst else ""
-    return f"Figures against {names[0]}, at loads that all runs held: {', '.join(said)}.{told}"
+    return f"Figures against {names[0]}, at loads that all runs sustained: {', '.join(said)}.{told}"

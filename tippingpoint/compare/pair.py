@@ -169,7 +169,7 @@ class Pair:
         )
 
     def overall(self) -> dict[tuple[StageKind, str, str], Against]:
-        """Judge operations over all loads that all runs held, by kind of stage, operation and measure."""
+        """Judge operations over all loads that all runs sustained, by kind of stage, operation and measure."""
         return {
             what: self._judged(change, what[2], 0.0, 0.0)
             for what, change in self._overall.items()

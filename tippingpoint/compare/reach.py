@@ -50,7 +50,7 @@ class Reach:
         Empty if unknown. A load that was held is a lower bound of where it tips, and no measurement.
         """
         if self.broken is None:
-            return f"held {_amount(self.held, unit)}, {self.extent}" if self.held is not None else ""
+            return f"passed {_amount(self.held, unit)}, {self.extent}" if self.held is not None else ""
         where = (
             f"{show_size(self.held)} to {_amount(self.broken, unit)}"
             if self.held is not None
@@ -84,11 +84,11 @@ class Reach:
         return next((of for at, load, of in self.faults if (at, load) == (kind, size)), ())
 
     def beyond(self, kind: StageKind, size: float) -> str:
-        """Say why this run is not judged at a load: "past the cliff of" or "not held by"; empty if it is."""
+        """Say why this run is not judged at a load: "past the cliff of" or "not sustained by"; empty if it is."""
         if self.cliff is not None and size >= self.cliff:
             return "past the cliff of"
         # Storms and removals are not held.
-        return "" if kind in ("storm", "destroy") or size in self.loads else "not held by"
+        return "" if kind in ("storm", "destroy") or size in self.loads else "not sustained by"
 
 
 def reach_of(analysis: Analysis) -> Reach:
@@ -112,7 +112,7 @@ def reach_of(analysis: Analysis) -> Reach:
         largest, tried = max(held, default=None), _tried(analysis)
         extent = "the largest tried" if len(tried) > 1 else "the only load tried"
         if largest != max(tried, default=None):
-            extent = "the largest that was held"
+            extent = "the largest that was sustained"
         return Reach(largest, None, "", loads=loads, unjudged=unjudged, extent=extent, faults=faults)
     return Reach(
         point.last_held,
@@ -167,7 +167,7 @@ def reach_together(reaches: Sequence[Reach]) -> Reach:
         loads=tuple(size for size in first.loads if all(size in reach.loads for reach in others)),
         unjudged=min((reach.unjudged for reach in reaches if reach.unjudged is not None), default=None),
         cliff=min((reach.cliff for reach in reaches if reach.cliff is not None), default=None),
-        extent=extents.pop() if len(extents) == 1 else "the largest that all held",
+        extent=extents.pop() if len(extents) == 1 else "the largest that all sustained",
         faults=tuple(dict.fromkeys(fault for reach in reaches for fault in reach.faults)),
     )
 

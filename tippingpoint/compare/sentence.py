@@ -34,7 +34,7 @@ def tipping_words(names: Sequence[str], reaches: Sequence[Reach], unit: str) -> 
         parts.append(f"{who} {reach.words(of) if elided else reach.said(of, several=len(group) > 1)}")
         tips = reach.broken is not None
     if unknown:
-        parts.append(f"of {_who(unknown, len(names))} no load was held to its end")
+        parts.append(f"of {_who(unknown, len(names))} no load was sustained to its end")
     return "; ".join(parts)
 
 

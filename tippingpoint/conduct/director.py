@@ -227,7 +227,7 @@ def _clear_probe(run: SharedRun, said: Mapping[str, UnitWord], now: float) -> Sh
     units, and a throughput is their sum. A load that does not hold is only called clear if at least one unit is wrong
     about its own share, so a look is wrong no more often than on one machine.
 
-    A lower load ends early once thresholds have held again on each unit.
+    A lower load ends early once thresholds have been met again on each unit.
     """
     turn = run.turns[-1] if run.turns else None
     if turn is None or turn.hold is None or turn.ends is not None or now < turn.hold:
@@ -247,7 +247,7 @@ def _clear_probe(run: SharedRun, said: Mapping[str, UnitWord], now: float) -> Sh
 
 
 def _ends_once_settled(run: SharedRun, turn: Turn) -> bool:
-    """Return whether a turn's hold may end once thresholds hold again on each unit.
+    """Return whether a turn's hold may end once thresholds are met again on each unit.
 
     It is so for a lower load that is tried for the first time. A load that is to break the target again needs its whole
     hold, and so does one that ended early and said nothing.

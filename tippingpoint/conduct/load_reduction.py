@@ -68,7 +68,7 @@ class LoadOutcome:
     """What a load showed. Texts are empty if there is nothing to say."""
 
     held: bool | None
-    """Whether it held, or for a lower load, whether thresholds held again; None if it says nothing, or is none."""
+    """Whether it held, or for a lower load, whether thresholds were met again; None if it says nothing, or is none."""
     nothing: str = ""
     """Why it says nothing of the target."""
     missing: str = ""
@@ -167,7 +167,7 @@ class LoadReduction:
             why = "no load that broke in the search broke again" if searched else "the last load held"
             self.skipped = "" if self._again else why
         elif not self._again:
-            self.skipped = f"the generator itself was the limit: {showed.nothing}"
+            self.skipped = f"the generator itself was the bottleneck: {showed.nothing}"
 
     def _broke(self, size: float) -> None:
         held = (each for each, held in self._tried if held and each < size and each <= self._surely)

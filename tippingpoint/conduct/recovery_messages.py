@@ -34,7 +34,7 @@ class LoadShown(BaseModel, frozen=True):
     lowers: bool
     """Whether it is a lower load; otherwise it was to break the target once more."""
     held: bool | None = None
-    """Whether it held, or for a lower load, whether thresholds held again; None if it says nothing, or is none."""
+    """Whether it held, or for a lower load, whether thresholds were met again; None if it says nothing, or is none."""
     after: _Seconds | None = None
     """Seconds from the moment when the load was lowered first until thresholds held; None if they did not."""
     seconds: _Seconds

@@ -38,6 +38,9 @@ def plan_text(name: str) -> str:
     plans = shipped_plans()
     if name in plans:
         return plans[name]
+    near = nearest_three(name, plans)
     raise UserError(
-        "plan", name, f"a file, or a shipped plan such as {nearest_three(name, plans)} (tippingpoint plans)"
+        "plan",
+        name,
+        f"a file, or a shipped plan{f' such as {near}' if near else ''} (tippingpoint plans lists them)",
     )

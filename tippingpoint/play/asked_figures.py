@@ -169,7 +169,7 @@ class AskedFigures:
                 if measured.lowest is None or measured.lowest <= allowed or measured.scrapes < IN_A_ROW:
                     continue
                 observed, limit = (show_quantity(each, unit) for each in (measured.value or 0.0, allowed))
-                missed(f"{threshold.subject} was {observed} (limit {limit}, abort)")
+                missed(f"{threshold.subject} was {observed} (threshold {limit}, abort)")
                 return
 
 

@@ -67,7 +67,7 @@ class EarlyWarning:
         self._since = since
         self.missed = asyncio.Event()
         self.why = ""
-        """What was missed, in a line: extend p99 was 2.3 s (limit 1 s, abort). Empty until then."""
+        """What was missed, in a line: extend p99 was 2.3 s (threshold 1 s, abort). Empty until then."""
 
     def alarm(self, why: str) -> None:
         """Note that a threshold which is watched elsewhere is clearly missed."""
@@ -86,7 +86,7 @@ class EarlyWarning:
                 whole = watch.threshold.throughput
                 if check.is_least and whole is not None and whole > check.allowed:
                     allowed = f"{allowed} for its share of {check.show(whole)}"
-                self.alarm(f"{check.title} was {observed} (limit {allowed}, abort)")
+                self.alarm(f"{check.title} was {observed} (threshold {allowed}, abort)")
                 break
         return self.why
 

@@ -26,12 +26,12 @@ SHOWN_OTHERWISE = frozenset({"interrupted"})
 _ENDS = {
     "resolution": "the interval is as narrow as the plan asks",
     "within": "its time is over",
-    "limit": "the largest load that the plan allows held",
-    "generator": "the generator itself is the limit of larger loads",
+    "limit": "the largest load that the plan allows passed",
+    "generator": "the generator itself is the bottleneck at larger loads",
     "unmeasured": "a figure was not measured at larger loads",
     "unjudged": "too many probes in a row showed nothing",
     "foreign": "other programs did not leave the target's processors",
-    "broken at start": "not even the smallest load held",
+    "broken at start": "not even the smallest load passed",
     "no narrower": "a narrower interval would take too many more probes",
 }
 
@@ -51,8 +51,8 @@ def event_words(event: str, fields: Fields) -> str:
 
 
 def known_words(known: SearchSoFar) -> str:
-    """Say what a search knows so far: 3,200 held, 4,600 broke; the limit is between 3,100 and 4,500 with 95 %."""
-    told = [f"{show_size(known.held)} held"] if known.held is not None else []
+    """Say what a search knows so far: 3,200 passed, 4,600 broke; the limit is between 3,100 and 4,500 with 95 %."""
+    told = [f"{show_size(known.held)} passed"] if known.held is not None else []
     told += [f"{show_size(known.broke)} broke"] if known.broke is not None else []
     words = ", ".join(told) or "nothing yet"
     return words if known.interval is None else f"{words}; the limit is {_between(*known.interval)} with 95 %"
@@ -111,7 +111,7 @@ def _recovering(fields: Fields) -> str:
         return f"{at}: thresholds are still missed"
     after = fields.get("after")
     when = "" if after is None else f", {show_number(round(after, 1))} s after the load was first lowered"
-    return f"{at}: thresholds hold again{when}"
+    return f"{at}: thresholds are met again{when}"
 
 
 def _figure(fields: Fields) -> str:

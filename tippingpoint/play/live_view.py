@@ -136,7 +136,7 @@ def _operations(rows: Sequence[OperationRow], width: int, *, plain: bool) -> lis
     shown = rows[:_MOST_ROWS]
     wide = max(9, *(len(row.name) for row in shown))
     has_limits = any(row.limit is not None for row in shown)
-    columns = ["p50", "p99", *(["limit"] if has_limits else [])]
+    columns = ["p50", "p99", *(["threshold"] if has_limits else [])]
     head = " " * wide + "".join(f" {column:>9}" for column in columns)
     room = min(_MOST_SPARKS, width - len(head) - 2)
     graph = "" if plain or room < _LEAST_SPARKS + 4 else "  p99 so far"

@@ -1,6 +1,6 @@
 """The turns after the last load of a run (`after: recover`): our share of each lower load.
 
-We say when thresholds hold again on our share. Once all units have said so, an earlier end of the hold is named, and
+We say when thresholds are met again on our share. Once all units have said so, an earlier end of the hold is named, and
 what all of them measured until then is judged.
 """
 
@@ -54,7 +54,7 @@ class LowerTurns:
         self._watch: RecoveryWatch | None = None
         """Watches our share of the present load; None if there is none, or if the whole of it is judged."""
         self._recovered = asyncio.Event()
-        """Set once it has seen that thresholds hold again."""
+        """Set once it has seen that thresholds are met again."""
         self._from_hold = False
         """Whether nothing counts before the present load is held."""
 
@@ -143,7 +143,7 @@ class LowerTurns:
             self._watch.begin(self._record.now())
 
     async def _until_recovered(self, turn: Turn) -> None:
-        """Report that thresholds hold again on our share, while there is time for an earlier end of the hold.
+        """Report that thresholds are met again on our share, while there is time for an earlier end of the hold.
 
         A unit without a share of this load has nothing against an earlier end.
         """

@@ -32,7 +32,7 @@ class TurnReport:
     parts: Sequence[Mapping[str, Histogram]] = ()
     """In a search, what was measured in equal parts of the hold."""
     held_since: float = inf
-    """At a lower load, the moment from which on thresholds held again; infinite if they did not."""
+    """At a lower load, the moment from which on thresholds were met again; infinite if they did not."""
     aborted: str = ""
     """Which threshold with `abort` ended the load, on one machine in a search; empty if none did."""
     gone: str = ""

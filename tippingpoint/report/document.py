@@ -261,8 +261,8 @@ def _check(check: Check) -> dict[str, Any]:
 def _thresholds(analysis: Analysis) -> list[dict[str, Any]]:
     """Return one entry per limit of the plan: its worst stage, the number of stages that missed it, a sentence.
 
-    The worst stage of a search is one of those up to its answer: larger loads only show where the target breaks. In
-    how many of all probes a limit broke, or was not judged, stands beside it.
+    The worst stage of a search is one of those up to its answer: larger loads only show where the target breaks. It
+    also says how many of all probes missed the threshold, or did not judge it.
     """
     load_unit = analysis.run.manifest.load_unit
     groups: dict[tuple[str, str, float], list[Check]] = defaultdict(list)
@@ -309,11 +309,16 @@ def _counting(analysis: Analysis, group: Sequence[Check]) -> list[Check]:
 
 
 def _probes(analysis: Analysis, check: Check) -> str:
-    """Say in how many probes of a search a limit broke: broke in 6 of 11 probes, not judged in 2. Empty without one."""
+    """Say how many probes of a search missed a threshold: missed in 6 of 11 probes, not judged in 2. Empty without one.
+
+    The smallest load that missed it is named, because the entry is about the loads up to the search's answer.
+    """
     if analysis.found is None:
         return ""
-    broke, unjudged = analysis.found.outcomes(check.name)
-    words = f"broke in {broke} of {show_count(len(analysis.found.probes), 'probe')}"
+    missed, unjudged = analysis.found.outcomes(check.name)
+    words = f"missed in {len(missed) or 'none'} of {show_count(len(analysis.found.probes), 'probe')}"
+    if missed:
+        words += f", the smallest at {show_amount(min(missed), analysis.run.manifest.load_unit)}"
     return f"{words}, not judged in {unjudged}" if unjudged else words
 
 
@@ -471,7 +476,7 @@ def _by_load(run: RunData, operations: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _total_throughput(stages: Sequence[StageResult], operations: Sequence[str]) -> float | None:
-    """Return the successes per second of these operations together, as the mean over stages that were held."""
+    """Return the successes per second of these operations together, as the mean over the holds of all stages."""
     totals = [
         sum(rates)
         for stage in stages
@@ -517,14 +522,17 @@ def _generator(run: RunData) -> dict[str, Any] | None:
     has_gauges = bool(gauges.t.size)
     lag = Histogram.merged(s.histograms[SCHEDULE_LAG] for s in run.stages if SCHEDULE_LAG in s.histograms)
     worst = {
-        "cpu": float(gauges.cpu.max()) if has_gauges else None,
+        # Not the most at any moment: starting a worker keeps a core busy for a while.
+        "cpu": max((s["cpu"] for s in stages if s["cpu"] is not None), default=None),
         "loop_lag_ms": float(gauges.loop_lag.max()) if has_gauges else None,
         "rss_mib": float(gauges.rss.max()) if has_gauges else None,
         "schedule_lag_p99": lag.percentile(99) if lag.total else None,
     }
     parts: list[str] = []
     if worst["cpu"] is not None:
-        parts.append(f"the busiest worker used {figures.share(worst['cpu'])} of its core at most")
+        parts.append(
+            f"the busiest worker used at most {figures.share(worst['cpu'])} of its core in any stage"
+        )
     if worst["schedule_lag_p99"] is not None:
         parts.append(
             f"99 % of operations were sent within {figures.latency(worst['schedule_lag_p99'])} of their due time"
@@ -658,7 +666,7 @@ def _classes(problems: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _connections(run: RunData) -> dict[str, Any] | None:
-    """Return lost connections by reason, and how many were made again while a stage was held; None without any."""
+    """Return lost connections by reason, and how many were made again during holds; None without any."""
     lost = _errors(event for event in run.events if is_lost_connection(event))
     if not lost:
         return None

@@ -73,24 +73,24 @@ def probe_events(events: Iterable[Mapping[str, Any]]) -> list[ProbeEvent]:
 
 
 def probe_words(probe: ProbeEvent) -> str:
-    """Say in a line what a probe showed: probe of 3,200 held: extend p99 at 0.37 times its limit."""
-    verdict = {True: "held", False: "broke", None: "says nothing"}[probe.held]
+    """Say in a line what a probe showed: probe of 3,200 passed: extend p99 at 0.37 times its threshold."""
+    verdict = {True: "passed", False: "broke", None: "was inconclusive"}[probe.held]
     of = f"probe of {show_number(probe.size)} {verdict}"
     values = {name: (value, error) for name, value, error in probe.margins}
     found, name = values.get(probe.binds), probe.binds
     if probe.held is None or found is None:
         return ": ".join((of, "; ".join(probe.broken))) if probe.broken else of
-    worst = f"{name.replace('_', ' ')} {_against_limit(name, *found)}"
+    worst = f"{name.replace('_', ' ')} {_against_threshold(name, *found)}"
     others = [why for why in probe.broken if why not in values]
     return f"{of}: {'; '.join((worst, *others))}"
 
 
-def _against_limit(name: str, margin: float, error: float | None) -> str:
-    """Say how near a value is to its limit: at 0.37 times its limit; a share of which nothing was counted is none."""
+def _against_threshold(name: str, margin: float, error: float | None) -> str:
+    """Say how near a value is to its threshold: at 0.37 times its threshold; a share without events is 0 %."""
     if name.rpartition(" ")[2] in ("error_rate", "lost_rate") and error == _NO_EVENT:
         return "0 %"
     if margin > log(_MOST_TIMES):
-        return f"at over {show_number(_MOST_TIMES)} times its limit"
+        return f"at over {show_number(_MOST_TIMES)} times its threshold"
     times = exp(margin)
     near = show_rounded(times, 2) if times >= _LEAST_TIMES else f"less than {show_number(_LEAST_TIMES)}"
-    return f"at {near} times its limit"
+    return f"at {near} times its threshold"

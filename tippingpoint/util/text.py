@@ -106,6 +106,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def nearest_three(name: str, known: Iterable[str]) -> str:
-    """Return the three known names that are most similar to a wrong one, as a list: a, b or c."""
-    *first, last = difflib.get_close_matches(name, list(known), n=3, cutoff=0.0)
+    """Return up to three known names that are similar to a wrong one, as a list: a, b or c; empty if none is."""
+    *first, last = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5) or [""]
     return f"{', '.join(first)} or {last}" if first else last

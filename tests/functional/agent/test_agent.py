@@ -231,7 +231,7 @@ def test_a_search_of_two_units_ends_on_both_when_a_threshold_aborts_it(etcd: Etc
         # then the first load ends it for both, with the reason, and nothing is left
         # each unit has half of that load, and is held against half of the limit
         assert leader.run.stopped.startswith("aborted: extend throughput was ")
-        assert "(limit 15/s for its share of 30/s, abort)" in leader.run.stopped
+        assert "(threshold 15/s for its share of 30/s, abort)" in leader.run.stopped
         assert (leader.run.found, len(leader.run.turns)) == (None, 1)
         assert nothing_left(etcd, leader.run.id)
         report = whole_report(leader, one, other)
@@ -270,7 +270,7 @@ def test_two_units_lower_their_load_after_it_was_too_much_until_the_target_is_ba
             leader = with_a_standstill([one, other])
             if has_broken(leader.run):
                 break
-        # then both had their shares of a lower load, at which thresholds held again
+        # then both had their shares of a lower load, at which thresholds were met again
         run = leader.run
         assert (run.missing, run.stopped) == ({}, "")
         assert run.recovery is not None
@@ -287,7 +287,7 @@ def test_two_units_lower_their_load_after_it_was_too_much_until_the_target_is_ba
         assert nothing_left(etcd_private, run.id)
         # and the report of the whole says so
         report = whole_report(leader, one, other)
-        assert f"Comes back: thresholds held again at {last.load:g} leases" in report["text"]
+        assert f"Comes back: thresholds were met again at {last.load:g} leases" in report["text"]
 
 
 def test_what_a_lost_unit_made_is_removed_by_the_leaders_agent(etcd: EtcdLab, tmp_path: Path) -> None:

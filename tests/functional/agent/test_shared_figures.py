@@ -53,7 +53,7 @@ def test_the_leaders_agent_asks_prometheus_and_the_next_leaders_goes_on(
         run = leader.run
         # then the next leader's agent has seen that the second stage is above the limit, and that ends the run
         assert re.fullmatch(
-            r"aborted: etcd-proposals of the leader was \d+ \(limit 120, abort\)", run.stopped
+            r"aborted: etcd-proposals of the leader was \d+ \(threshold 120, abort\)", run.stopped
         )
         assert run.missing == {}
         assert run.figures.turns == {1, 2}

@@ -39,7 +39,7 @@ def test_an_lxd_run_that_is_ended_in_mid_hold_held_what_was_held_before(lxd: Lxd
         ended(process)
     measured = only_run(tmp_path / "runs")
     assert examine(measured).loads_held == [1]
-    assert sentences(measured)[0].endswith("; held through 1 container.")
+    assert sentences(measured)[0].endswith("; passed up to 1 container.")
 
 
 def test_a_worker_that_stood_still_blames_no_lxd(lxd: LxdLab, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_a_search_ends_where_a_figure_crosses_its_limit_and_a_run_is_aborted_by_
     assert done.returncode == 1, done.stdout + done.stderr
     measured = only_run(tmp_path / "aborted")
     assert measured.manifest.status == "aborted"
-    line = r"^aborted: etcd-proposals of the leader was \d+ \(limit 120, abort\)$"
+    line = r"^aborted: etcd-proposals of the leader was \d+ \(threshold 120, abort\)$"
     assert re.search(line, done.stdout, re.MULTILINE)
     (figure,) = measured.stages[0].figures.values()
     assert figure.value == pytest.approx(30, rel=0.5)

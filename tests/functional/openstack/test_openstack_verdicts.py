@@ -36,7 +36,7 @@ def test_an_openstack_run_that_is_ended_in_mid_hold_held_what_was_held_before(
         ended(process, LONG_S)
     measured = only_run(tmp_path / "runs")
     assert examine(measured).loads_held == [1]
-    assert sentences(measured)[0].endswith("; held through 1 server.")
+    assert sentences(measured)[0].endswith("; passed up to 1 server.")
 
 
 def test_a_worker_that_stood_still_blames_no_openstack(openstack: OpenstackLab, tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_a_threshold_with_abort_ends_the_run_when_the_target_hangs(
     measured = only_run(tmp_path / "runs")
     assert measured.manifest.status == "aborted"
     line = re.compile(
-        r"^aborted: (?:claim|extend) error rate was [0-9.]+ % \(limit 50 %, abort\)$", re.MULTILINE
+        r"^aborted: (?:claim|extend) error rate was [0-9.]+ % \(threshold 50 %, abort\)$", re.MULTILINE
     )
     assert line.search(done.stdout)
     (aborted,) = [event for event in measured.events if event["event"] == "aborted"]
@@ -112,7 +112,7 @@ def test_a_search_takes_a_load_away_that_a_threshold_aborts(etcd: EtcdLab, tmp_p
     assert measured.manifest.status == "complete"
     (probe,) = probe_events(measured.events)
     assert (probe.size, probe.held, probe.aborted) == (1, False, True)
-    assert re.fullmatch(r"aborted: extend p99 was .* \(limit 1 µs, abort\)", probe.broken[0])
+    assert re.fullmatch(r"aborted: extend p99 was .* \(threshold 1 µs, abort\)", probe.broken[0])
     assert "not even 1 lease held" in done.stdout
     assert leases_left(etcd) == []
 

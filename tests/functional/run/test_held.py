@@ -50,7 +50,7 @@ def test_a_run_that_is_ended_in_its_ramp_held_nothing(etcd: EtcdLab, tmp_path: P
     assert examine(measured).loads_held == []
     verdict, tipping = sentences(measured)
     assert verdict.startswith("Withheld: ")
-    assert "held through" not in verdict
+    assert "passed up to" not in verdict
     assert tipping.startswith(
         "No load was held, so nothing is known of 2,000 leases: it was ended before its load was up"
     )
@@ -67,8 +67,8 @@ def test_a_run_that_is_ended_in_mid_hold_held_what_was_held_before(etcd: EtcdLab
     assert examine(measured).of(2).why_not_held == "it was ended before its hold was over"
     assert examine(measured).loads_held == [10]
     verdict, tipping = sentences(measured)
-    assert verdict.endswith("; held through 10 leases.")
-    assert tipping.startswith("No sign of tipping up to 10 leases (the largest that was held)")
+    assert verdict.endswith("; passed up to 10 leases.")
+    assert tipping.startswith("No sign of tipping up to 10 leases (the largest that was sustained)")
 
 
 @pytest.mark.parametrize("all_of_them", [False, True])
@@ -89,7 +89,7 @@ def test_a_load_whose_workers_were_killed_was_not_held(
     assert done.returncode == 4, done.stdout + done.stderr
     assert examine(measured).loads_held == []
     verdict, tipping = sentences(measured)
-    assert "held through" not in verdict
+    assert "passed up to" not in verdict
     assert tipping.startswith("No load was held, so nothing is known of 20 leases: ")
     assert " cut" in tipping
 
@@ -119,8 +119,8 @@ def test_a_target_that_dies_for_good_is_no_load_that_was_held(etcd_private: Etcd
         assert verdict.startswith("Withheld: ")
         return
     assert done.returncode == 1, done.stdout + done.stderr
-    assert verdict.startswith("Missed: 20 leases were not held: ")
-    assert verdict.endswith("; held through 10 leases.")
+    assert verdict.startswith("Missed: 20 leases were not sustained: ")
+    assert verdict.endswith("; passed up to 10 leases.")
     assert "between 10 and 20 leases" in tipping
     assert "A fault was injected on purpose at that load" in tipping
     assert '<failure type="held"' in write_report(analyse(measured), "junit")
@@ -137,4 +137,4 @@ def test_a_juju_run_that_is_ended_in_mid_hold_held_what_was_held_before(
         ended(process)
     measured = only_run(tmp_path / "runs")
     assert examine(measured).loads_held == [10]
-    assert sentences(measured)[0].endswith("; held through 10 leases.")
+    assert sentences(measured)[0].endswith("; passed up to 10 leases.")

@@ -159,7 +159,7 @@ def test_the_sentence_has_values_limit_and_the_other_hosts() -> None:
     )
     assert cause_of(throttled).sentence == (
         "Why it tipped: the CPU quota of m1 was used up. Throttled (etcd) was 96 % at 1,600 leases, and 2 % on the "
-        "plateau up to 800 leases; its limit is 25 %. On the other hosts it was 1 %."
+        "plateau up to 800 leases; it is saturated above 25 %. On the other hosts it was 1 %."
     )
 
 

@@ -47,13 +47,13 @@ def test_a_figure_above_its_limit_is_a_miss_with_its_unit() -> None:
     verdict = judged(stage(1, 212.0), stage(2, 412.3))
     assert verdict.outcome == "missed"
     assert verdict.sentence == (
-        "Missed: etcd-memory of the leader was 412 MB at 2,000 leases (limit 300 MB); held through 1,000 leases."
+        "Missed: etcd-memory of the leader was 412 MB at 2,000 leases (threshold 300 MB); passed up to 1,000 leases."
     )
 
 
 def test_figures_within_their_limits_are_met_and_reported() -> None:
     run = made_run([stage(1, 212.0), stage(2, 299.0)], plan=PLAN)
-    assert analyse(run).verdict.sentence == "Met: all 2 thresholds held through 2,000 leases."
+    assert analyse(run).verdict.sentence == "Met: both thresholds were met up to 2,000 leases."
     assert "etcd-memory of the leader | figure | ≤ 300 MB | 299 MB" in " ".join(
         write_report(analyse(run), "md").split()
     )
@@ -161,7 +161,9 @@ def test_a_generator_that_is_the_limit_is_named_although_a_figure_was_missed_onc
     # then it is what ends the search
     assert searcher.ask(50.0) is None
     assert searcher.answer.ended == "generator"
-    assert searcher.answer.withheld == "the generator itself was the limit in all 3 probes of larger loads"
+    assert (
+        searcher.answer.withheld == "the generator itself was the bottleneck in all 3 probes of larger loads"
+    )
 
 
 def test_the_answer_names_the_figure_that_binds_with_its_limit() -> None:

@@ -97,8 +97,8 @@ def test_a_threshold_missed_beside_others_is_withheld_and_names_them() -> None:
     verdict = analyse(run_beside([0.0, 0.0, 0.5], [10, 20, 200])).verdict
     assert (verdict.outcome, verdict.exit_code) == ("withheld", 4)
     assert verdict.sentence == (
-        "Withheld: extend p99 was 200 ms at 4,000 leases (limit 100 ms), but other programs used 50 % of the "
-        "target's processor meanwhile; held through 2,000 leases."
+        "Withheld: extend p99 was 200 ms at 4,000 leases (threshold 100 ms), but other programs used 50 % of the "
+        "target's processor meanwhile; passed up to 2,000 leases."
     )
 
 

@@ -53,8 +53,8 @@ def test_a_stage_in_which_most_operations_failed_was_not_held_whatever_the_thres
     assert examine(run).loads_held == [1000, 2000]
     verdict, tipping = told(run)
     assert verdict == (
-        "Missed: 4,000 leases were not held: most of its operations failed (40,000 of 54,000); "
-        "held through 2,000 leases."
+        "Missed: 4,000 leases were not sustained: most of its operations failed (40,000 of 54,000); "
+        "passed up to 2,000 leases."
     )
     assert tipping.startswith("Tips between 2,000 and 4,000 leases: 40,000 of 50,000 extends failed at 4,000")
 
@@ -162,8 +162,8 @@ def test_a_load_that_was_ended_early_or_was_not_whole_is_not_held(
     if why:
         verdict, tipping = told(run)
         assert verdict.startswith("Withheld: ")
-        assert verdict.endswith("; held through 2,000 leases.")
-        assert tipping.startswith("No sign of tipping up to 2,000 leases (the largest that was held)")
+        assert verdict.endswith("; passed up to 2,000 leases.")
+        assert tipping.startswith("No sign of tipping up to 2,000 leases (the largest that was sustained)")
 
 
 def test_a_run_that_was_ended_in_its_first_ramp_held_nothing() -> None:
@@ -171,8 +171,8 @@ def test_a_run_that_was_ended_in_its_first_ramp_held_nothing() -> None:
     stages[0].hold_begin = None
     run = made_run(stages, plan=PLAN, status="interrupted", events=[interrupted(3.0)])
     verdict, tipping = told(run)
-    assert "held through" not in verdict
-    assert tipping == "No load was held. At 200 leases, it was ended before its load was up."
+    assert "passed up to" not in verdict
+    assert tipping == "No load was sustained. At 200 leases, it was ended before its load was up."
 
 
 def test_extends_that_are_answered_later_than_they_are_due_again_are_a_cliff_without_any_error() -> None:
@@ -201,8 +201,8 @@ def test_extends_that_are_answered_later_than_they_are_due_again_are_a_cliff_wit
         "Tips between 2,000 and 4,000 leases: throughput below the due rate: 180 of 4,000 extends a second at 4,000"
     )
     assert analyse(run).verdict.sentence == (
-        "Missed: 4,000 leases were not held: most of its extends were answered after the next one was due; "
-        "held through 2,000 leases."
+        "Missed: 4,000 leases were not sustained: most of its extends were answered after the next one was due; "
+        "passed up to 2,000 leases."
     )
 
 
@@ -292,13 +292,13 @@ def test_the_first_of_knee_cliff_and_threshold_is_where_a_target_tips() -> None:
     assert point(knee_first) == ("knee", 1000, 2000, "extend")
     assert knee_first.sentence.startswith("Tips between 1,000 and 2,000 leases: extend leaves its plateau (")
     assert "; breaks between 4,000 and 8,000: 300 of 2,300 extends failed; " in knee_first.sentence
-    assert "extend p99 was 65 ms (limit 30 ms) at 8,000" in knee_first.sentence
+    assert "extend p99 was 65 ms (threshold 30 ms) at 8,000" in knee_first.sentence
     cliff_first = analyse(run(1000, "1s")).tipping
     assert point(cliff_first) == ("cliff", 500, 1000, "extend")
     threshold_first = analyse(run(8000, "2050us")).tipping
     assert point(threshold_first) == ("threshold", 500, 1000, "extend")
     assert threshold_first.sentence.startswith(
-        "Tips between 500 and 1,000 leases: extend p99 was 2.1 ms (limit 2.05 ms) at 1,000; "
+        "Tips between 500 and 1,000 leases: extend p99 was 2.1 ms (threshold 2.05 ms) at 1,000; "
     )
     assert "no cliff" not in threshold_first.sentence.lower()
 

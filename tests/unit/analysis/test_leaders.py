@@ -49,7 +49,8 @@ def test_a_dc_that_changes_while_every_answer_is_right_is_the_cliff() -> None:
     )
     assert result.verdict.outcome == "missed"
     assert result.verdict.sentence == (
-        "Missed: 200 leases were not held: the DC changed without a fault (node1 to node2); held through 100 leases."
+        "Missed: 200 leases were not sustained: the DC changed without a fault (node1 to node2); "
+        "passed up to 100 leases."
     )
 
 

@@ -217,12 +217,12 @@ class TestThreshold:
         return analyse(run).verdict.sentence
 
     def test_it_is_met_where_every_load_takes_less(self) -> None:
-        assert self.verdict("200us") == "Met: the threshold held through 8,000 leases."
+        assert self.verdict("200us") == "Met: the threshold was met up to 8,000 leases."
 
     def test_it_is_missed_where_the_whole_interval_is_above(self) -> None:
         said = self.verdict("60us")
         assert said.startswith("Missed: extend CPU ")
-        assert "limit 60 µs" in said
+        assert "threshold 60 µs" in said
 
     def test_what_may_be_within_it_is_not_judged(self) -> None:
         said = self.verdict("118us", noise=0.05)

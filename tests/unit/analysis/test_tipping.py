@@ -346,7 +346,7 @@ def test_an_operation_that_breaks_without_a_threshold_is_named_where_all_thresho
         for operation, limit in (("claim", "1s"), ("extend", "1s"), ("claim", "1ms"))
     )
     # then "met" and "tips" do not contradict each other
-    assert of_claims.verdict.sentence == "Met: the threshold held through 4,000 leases."
+    assert of_claims.verdict.sentence == "Met: the threshold was met up to 4,000 leases."
     assert of_claims.tipping.sentence == (
         "Tips between 2,000 and 4,000 leases: 40 of 4,040 extends lost at 4,000. No threshold is about extend."
     )

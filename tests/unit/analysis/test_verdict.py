@@ -42,7 +42,7 @@ def ramp(*extend_ms: float) -> list:
 def test_thresholds_that_hold_everywhere_are_met() -> None:
     verdict = analyse(made_run(ramp(10, 20, 30), plan=EXTEND_P99)).verdict
     assert (verdict.outcome, verdict.exit_code) == ("met", 0)
-    assert verdict.sentence == "Met: the threshold held through 4,000 leases."
+    assert verdict.sentence == "Met: the threshold was met up to 4,000 leases."
     assert [check.met for check in verdict.checks] == [True, True, True]
 
 
@@ -95,7 +95,7 @@ def test_a_miss_is_named_with_what_was_seen_the_limit_and_what_held() -> None:
     verdict = analyse(made_run(ramp(10, 20, 1320), plan=EXTEND_P99)).verdict
     assert (verdict.outcome, verdict.exit_code) == ("missed", 1)
     assert verdict.sentence == (
-        "Missed: extend p99 was 1.32 s at 4,000 leases (limit 100 ms); held through 2,000 leases."
+        "Missed: extend p99 was 1.32 s at 4,000 leases (threshold 100 ms); passed up to 2,000 leases."
     )
 
 
@@ -172,16 +172,16 @@ def test_throughput_without_a_clock_is_unknown() -> None:
 @pytest.mark.parametrize(
     ("samples", "cpu", "said"),
     [
-        ({}, 0.97, "a worker used 97 % of its core (limit 90 %)"),
+        ({}, 0.97, "a worker used 97 % of its core (tolerated: 90 %)"),
         (
             {"generator.schedule-lag": [400.0] * 10},
             0.2,
-            "operations were sent 400 ms late at the 99th percentile (limit 100 ms)",
+            "operations were sent 400 ms late at the 99th percentile (tolerated: 100 ms)",
         ),
         (
             {"generator.loop-lag": [250.0] * 10},
             0.2,
-            "the event loop ran 250 ms late at the 99th percentile (limit 100 ms)",
+            "the event loop ran 250 ms late at the 99th percentile (tolerated: 100 ms)",
         ),
         ({"generator.loop-lag": [2.0] * 10}, 0.5, None),
     ],
@@ -198,8 +198,8 @@ def test_a_miss_where_the_generator_was_the_bottleneck_is_withheld() -> None:
     verdict = analyse(made_run(stages, plan=EXTEND_P99)).verdict
     assert (verdict.outcome, verdict.exit_code) == ("withheld", 4)
     assert verdict.sentence == (
-        "Withheld: extend p99 was 1.32 s at 4,000 leases (limit 100 ms), but a worker used 99 % of its core "
-        "(limit 90 %); held through 2,000 leases."
+        "Withheld: extend p99 was 1.32 s at 4,000 leases (threshold 100 ms), but a worker used 99 % of its core "
+        "(tolerated: 90 %); passed up to 2,000 leases."
     )
     assert verdict.reasons[0].startswith("stage 3 (4,000 leases): the generator itself was strained")
 
@@ -231,14 +231,14 @@ def test_an_interrupted_run_is_not_met() -> None:
     verdict = analyse(
         made_run(ramp(10, 20, 30), plan=EXTEND_P99, status="interrupted", reason="Ctrl-C")
     ).verdict
-    assert verdict.sentence == "Withheld: the run was interrupted: Ctrl-C; held through 4,000 leases."
+    assert verdict.sentence == "Withheld: the run was interrupted: Ctrl-C; passed up to 4,000 leases."
 
 
 def test_an_aborted_run_is_missed_whatever_its_stages_show() -> None:
-    why = "extend p99 was 2.3 s (limit 1 s, abort)"
+    why = "extend p99 was 2.3 s (threshold 1 s, abort)"
     verdict = analyse(made_run(ramp(10, 20, 30), plan=EXTEND_P99, status="aborted", reason=why)).verdict
     assert (verdict.outcome, verdict.exit_code) == ("missed", 1)
-    assert verdict.sentence == f"Missed: aborted: {why}; held through 2,000 leases."
+    assert verdict.sentence == f"Missed: aborted: {why}; passed up to 2,000 leases."
     assert verdict.reasons == [f"the run was aborted: {why}"]
 
 
@@ -281,7 +281,7 @@ def test_a_storm_that_misses_does_not_take_away_what_held() -> None:
     storm = made_stage(4, 4000, {"claim.ok": [9000.0] * 100, "extend.ok": [500.0] * 100}, kind="storm")
     verdict = analyse(made_run([*ramp(10, 20, 30), storm], plan=EXTEND_P99)).verdict
     assert verdict.sentence == (
-        "Missed: extend p99 was 500 ms in the storm of 4,000 leases (limit 100 ms); held through 4,000 leases."
+        "Missed: extend p99 was 500 ms in the storm of 4,000 leases (threshold 100 ms); passed up to 4,000 leases."
     )
 
 
@@ -290,7 +290,7 @@ def test_a_search_without_any_probe_is_withheld() -> None:
     verdict = analyse(made_run(ramp(10, 20, 30), plan=find)).verdict
     assert (verdict.outcome, verdict.sentence) == (
         "withheld",
-        "Withheld: the search has no answer; held through 4,000 leases.",
+        "Withheld: the search has no answer; passed up to 4,000 leases.",
     )
 
 
@@ -357,8 +357,8 @@ def test_leases_lost_after_seconds_of_our_own_lateness_are_withheld_and_the_verd
     # then nobody else is blamed for it
     assert (verdict.outcome, verdict.exit_code) == ("withheld", 4)
     assert verdict.sentence == (
-        "Withheld: extend lost rate was 0.2 % at 4,000 leases (limit 0 %), but the generator itself was 31 s late "
-        "before 4 of 4 losses; held through 2,000 leases."
+        "Withheld: extend lost rate was 0.2 % at 4,000 leases (threshold 0 %), but the generator itself was 31 s late "
+        "before 4 of 4 losses; passed up to 2,000 leases."
     )
 
 
@@ -463,7 +463,7 @@ def test_what_a_stage_does_not_ask_for_is_no_gap() -> None:
     # when each has a threshold
     verdict = analyse(made_run(stages, plan=plan(*limits, head=SPAWN), workload="grow")).verdict
     # then each is judged where it was asked for
-    assert verdict.sentence == "Met: all 3 thresholds held through 200 units."
+    assert verdict.sentence == "Met: all 3 thresholds were met up to 200 units."
     assert [(c.operation, c.stage) for c in verdict.checks] == [
         ("add-machine", 1),
         ("add-unit", 1),
@@ -490,7 +490,7 @@ def test_a_removal_that_misses_is_named_as_such_and_takes_nothing_from_what_held
         made_run(stages, plan=plan("operation: status, p99: 1s", head=SPAWN), workload="grow")
     ).verdict
     assert verdict.sentence == (
-        "Missed: status p99 was 2 s while removing from 100 units (limit 1 s); held through 100 units."
+        "Missed: status p99 was 2 s while removing from 100 units (threshold 1 s); passed up to 100 units."
     )
 
 
@@ -534,7 +534,7 @@ def test_what_was_late_because_the_generator_stood_still_is_withheld_and_says_so
     # then nobody else is blamed for it
     assert (verdict.outcome, verdict.exit_code) == ("withheld", 4)
     assert verdict.sentence == (
-        "Withheld: extend p99.9 was 700 ms at 100 leases (limit 400 ms), but the generator itself was stopped "
+        "Withheld: extend p99.9 was 700 ms at 100 leases (threshold 400 ms), but the generator itself was stopped "
         "for 751 ms at 12.3 s: without its own delay it is 15 ms."
     )
     assert [(c.limit, c.met) for c in verdict.checks if c.limit in ("p999", "max")] == [
@@ -612,7 +612,7 @@ def test_a_plan_without_thresholds_is_not_met_where_things_were_given_up(
     if gave_up:
         assert verdict.sentence == (
             "Withheld: 3 containers of stage 2 were given up (create: Limit of 10 reached); "
-            "held through 20 containers."
+            "passed up to 20 containers."
         )
 
 
@@ -645,12 +645,13 @@ class TestRateLimits:
     def test_a_latency_that_is_mostly_such_waiting_is_said_with_the_setting(self) -> None:
         verdict = analyse(self.logins(2227, 67_500.0, 40.0)).verdict
         assert (
-            verdict.sentence == f"Missed: connect p99 was 67.5 s at 1,000 leases (limit 5 s; {self.SETTING})."
+            verdict.sentence
+            == f"Missed: connect p99 was 67.5 s at 1,000 leases (threshold 5 s; {self.SETTING})."
         )
 
     def test_a_slow_answer_is_the_targets_own_whatever_was_refused_before(self) -> None:
         verdict = analyse(self.logins(2227, 67_500.0, 60_000.0)).verdict
-        assert verdict.sentence == "Missed: connect p99 was 67.5 s at 1,000 leases (limit 5 s)."
+        assert verdict.sentence == "Missed: connect p99 was 67.5 s at 1,000 leases (threshold 5 s)."
 
     def test_a_wait_that_no_refusal_explains_is_not_charged_to_the_setting(self) -> None:
         assert "agent-ratelimit-max" not in analyse(self.logins(0, 67_500.0, 40.0)).verdict.sentence

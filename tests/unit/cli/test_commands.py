@@ -30,7 +30,7 @@ def test_an_unknown_plan_names_the_three_that_are_most_alike(capsys: pytest.Capt
     assert said.startswith(
         "tippingpoint: plan: etcd-rmp: expected a file, or a shipped plan such as etcd-ramp, "
     )
-    assert said.endswith(" (tippingpoint plans)\n")
+    assert said.endswith(" (tippingpoint plans lists them)\n")
     assert len(said) < 150
 
 

@@ -63,7 +63,7 @@ def test_a_published_result_is_no_run() -> None:
 def test_the_last_run_of_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
-    with pytest.raises(argparse.ArgumentTypeError, match="which has none"):
+    with pytest.raises(argparse.ArgumentTypeError, match="there is no run in"):
         named_run("last")
 
 

@@ -189,7 +189,7 @@ def test_leases_lost_in_one_run_only_are_worse_by_where_it_tips() -> None:
     lost = made_run([made_stage(1, 1000, {"extend.ok": [20.0] * 1900, "extend.lost": [20.0] * 100})])
     comparison = compare([[held] * 3, [lost] * 3])
     assert comparison.worse == [
-        "tips at 1,000 leases or less (100 of 2,000 extends lost), where A held 1,000, the only load tried"
+        "tips at 1,000 leases or less (100 of 2,000 extends lost), where A passed 1,000, the only load tried"
     ]
     assert comparison.regressed
     assert not compare([held, lost]).regressed, "one run each might have fallen on either side"
@@ -231,7 +231,7 @@ def test_a_release_that_tips_at_twice_the_load_is_better_though_it_is_slower_bef
     }
     told = (" at 1,000 leases", " up to 1,000 leases", " over all loads")
     assert all(any(where in line for where in told) for line in comparison.worse)
-    assert "are at loads that were not held and are not judged" in comparison.changes
+    assert "are at loads that were not sustained and are not judged" in comparison.changes
     # and the other way round it got worse
     back = compare([[broken_from("new", 4000, slower=1.3)] * 3, [broken_from("old", 2000)] * 3])
     assert (back.outcome, back.regressed, back.tips) == ("worse", True, ["worse"])
@@ -271,7 +271,7 @@ def test_a_load_that_one_did_not_hold_is_not_judged() -> None:
     cut.stages[-1].end = None
     comparison = compare([[broken_from("a", None)] * 3, [cut] * 3])
     assert {one.beyond for row in comparison.rows if row.size == 4000 for one in row.against} == {
-        "not held by b"
+        "not sustained by b"
     }
     assert not any("4000" in line for line in comparison.worse)
     assert comparison.regressed, "at 1,000 and 2,000 leases it is slower"
@@ -393,20 +393,20 @@ def ramp(title: str, lost_at: int | None, sizes: tuple[int, ...] = SIZES, **opti
 def test_the_sentence_begins_with_where_each_run_tips_the_furthest_first() -> None:
     comparison = compare([ramp("2.5.0", 2000), ramp("2.5.1", None), ramp("2.5.2", 4000)])
     assert comparison.sentence.startswith(
-        "2.5.1 held 4,000 leases, the largest tried; 2.5.2 tips at 2,000 to 4,000; 2.5.0 at 1,000 to 2,000"
+        "2.5.1 passed 4,000 leases, the largest tried; 2.5.2 tips at 2,000 to 4,000; 2.5.0 at 1,000 to 2,000"
     )
     assert (
         compare([[ramp("a", None)] * 3, [ramp("b", None)] * 3]).sentence
-        == "a and b held 4,000 leases, the largest tried."
+        == "a and b passed 4,000 leases, the largest tried."
     )
     many = compare([*(ramp(title, None) for title in "abcdef"), ramp("g", 1000)])
-    assert many.sentence.startswith("6 runs held 4,000 leases, the largest tried; g tips at 1,000 or less")
+    assert many.sentence.startswith("6 runs passed 4,000 leases, the largest tried; g tips at 1,000 or less")
 
 
 def test_runs_without_a_load_in_common_are_held_together_by_where_they_tip() -> None:
     comparison = compare([ramp("a", None), ramp("b", 6000, (1500, 3000, 6000))])
     assert comparison.sentence == (
-        "a held 4,000 leases, the largest tried; b tips at 3,000 to 6,000. "
+        "a passed 4,000 leases, the largest tried; b tips at 3,000 to 6,000. "
         "One run each: differences between runs are not known."
     )
     assert comparison.changes.startswith("No load of a was measured in another run")

@@ -102,14 +102,14 @@ def test_no_format_takes_a_bound_for_a_measurement(form: Literal["md", "html", "
         document = json.loads(text)
         assert (document["tip_changes"], document["regressed"]) == ([None], False)
     else:
-        assert "held 200 leases, the largest that was held" in text
+        assert "passed 200 leases, the largest that was sustained" in text
 
 
 def test_words_say_that_a_load_was_the_largest_tried() -> None:
     comparison = compare([thrice("a"), thrice("b", 100, 200), [interrupted("c", 2) for _ in range(3)]])
     assert comparison.sentence.startswith(
-        "a held 800 leases, the largest tried; b held 200, the largest tried; "
-        "c held 200, the largest that was held."
+        "a passed 800 leases, the largest tried; b passed 200, the largest tried; "
+        "c passed 200, the largest that was sustained."
     )
     markdown = write_comparison(comparison, "md")
     assert "tips beyond" not in markdown
@@ -148,10 +148,10 @@ def test_a_bound_that_decides_is_judged_without_a_ratio() -> None:
     # then it tips lower for certain, and nobody knows how many times
     assert (comparison.tips, comparison.outcome, comparison.tip_changes) == (["worse"], "worse", [None])
     assert comparison.sentence == (
-        "a held 800 leases, the largest tried; b tips at 100 to 200; b tips at a lower load than a."
+        "a passed 800 leases, the largest tried; b tips at 100 to 200; b tips at a lower load than a."
     )
     assert comparison.worse[0] == (
-        "tips at 100 to 200 leases (100 of 900 extends lost), where a held 800, the largest tried"
+        "tips at 100 to 200 leases (100 of 900 extends lost), where a passed 800, the largest tried"
     )
     # and one repeat that was interrupted takes nothing from what the others show
     with_one_cut = [*thrice("b", breaks=200)[:2], interrupted("b", 1, breaks=200)]
@@ -239,7 +239,9 @@ def test_a_load_with_a_fault_is_not_compared_with_one_without(
         assert beyond == {100: "", 200: f"with a fault ({what}) in a", 400: "", 800: ""}
         assert f"with a fault ({what}) in a" in write_comparison(comparison, "md")
         assert f"a had a fault ({what}) at 200 leases, where others had none" in comparison.sentence
-        assert "are at loads that were not held, or had a fault, and are not judged" in comparison.changes
+        assert (
+            "are at loads that were not sustained, or had a fault, and are not judged" in comparison.changes
+        )
     # and what is slower beside it is found as before
     slow = disturbed("c", [], slower=20.0)
     assert compare([without, slow]).outcome == "worse"

@@ -141,7 +141,7 @@ def test_what_only_one_run_has_is_left_out_and_no_run_needs_any() -> None:
     assert compare_resources([run_with("a", memory(100)), without]) == []
     assert compare_resources([without, without]) == []
     assert compare([run_with("a", memory(100)), without]).sentence == (
-        "a and b held 4,000 leases, the largest tried. One run each: differences between runs are not known."
+        "a and b passed 4,000 leases, the largest tried. One run each: differences between runs are not known."
     )
     assert only([run_with("a", memory(100)), run_with("b", memory(100), sizes=(500, 1000, 1500))]).sizes == [
         *(500, 1000, 1500, 2000, 4000)

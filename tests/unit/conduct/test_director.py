@@ -368,11 +368,11 @@ def test_a_unit_that_aborts_ends_the_run_on_all_units() -> None:
     troupe.conduct()
 
     # when the threshold of one unit has ended its part
-    troupe.say(1, "over", 1, "aborted: extend p99 was 2.3 s (limit 1 s, abort)")
+    troupe.say(1, "over", 1, "aborted: extend p99 was 2.3 s (threshold 1 s, abort)")
     run = troupe.conduct()
 
     # then the run is stopped for that reason, and no share is missing
-    assert run.stopped == "aborted: extend p99 was 2.3 s (limit 1 s, abort) on load-claimer/1"
+    assert run.stopped == "aborted: extend p99 was 2.3 s (threshold 1 s, abort) on load-claimer/1"
     assert run.missing == {}
     assert not run.over
     # and it is over when the others have ended their parts too
@@ -944,7 +944,7 @@ def test_a_run_is_over_once_its_last_figures_are_known() -> None:
 
 def test_a_figure_that_aborts_ends_the_run_on_all_units() -> None:
     troupe = searching(2, FIGURES)
-    line = "etcd-memory was 2 GB (limit 1 GB, abort)"
+    line = "etcd-memory was 2 GB (threshold 1 GB, abort)"
     run = conduct(troupe.run, troupe.words, troupe.now, news=FigureNews(run=troupe.run.id, abort=line))
     assert run.stopped == f"aborted: {line}"
     assert not run.over

@@ -76,7 +76,7 @@ def test_a_lower_load_that_cannot_be_had_ends_it() -> None:
 @pytest.mark.parametrize(
     ("told", "again", "skipped"),
     [
-        ([LATE, LATE], [200, 200, None], "the generator itself was the limit: the generator was late"),
+        ([LATE, LATE], [200, 200, None], "the generator itself was the bottleneck: the generator was late"),
         ([LATE, GOOD], [200, 200, None], "the last load held"),
         ([GOOD], [200, None], "the last load held"),
         ([LoadOutcome(None, missing="no room")], [200, None], "no room"),

@@ -74,14 +74,14 @@ def test_on_one_machine_an_aborted_load_broke_and_the_next_one_begins_from_nothi
         began=0.0,
         hold_began=2.0,
         ended=9.0,
-        aborted="extend p99 was 2.3 s (limit 1 s, abort)",
+        aborted="extend p99 was 2.3 s (threshold 1 s, abort)",
     )
     # when it is judged
     found = next_load(FromMemory(run, report, GrowingRun(made), STARTED, STARTED + 9.5))
     # then that is a load that broke, and a lower one follows
     assert found.probe is not None
     assert (found.probe.held, found.probe.aborted, found.probe.seconds) == (False, True, 9.5)
-    assert found.probe.broken == ["aborted: extend p99 was 2.3 s (limit 1 s, abort)"]
+    assert found.probe.broken == ["aborted: extend p99 was 2.3 s (threshold 1 s, abort)"]
     assert (found.after, found.fresh, found.stop) == (1, True, "")
     assert found.load is not None
     assert found.load < 100

@@ -104,7 +104,7 @@ def test_a_lower_load_at_which_thresholds_hold_again_is_the_last_one(tmp_path: P
     )
     # when it judges that
     found = following(run, told, tmp_path)
-    # then the recovery is over, and has when thresholds held again
+    # then the recovery is over, and has when thresholds were met again
     assert found.load is None
     assert found.recovery is not None
     assert found.recovery.over
@@ -217,4 +217,4 @@ def test_the_report_of_the_run_says_whether_the_target_came_back(tmp_path: Path)
     comeback = analyse(whole).comeback
     assert comeback is not None
     assert (comeback.broken, comeback.before, comeback.back_at, comeback.back_after) == (1000, 500, 750, 12.5)
-    assert comeback.sentence.startswith("Comes back: thresholds held again at 750 leases, 12.5s after")
+    assert comeback.sentence.startswith("Comes back: thresholds were met again at 750 leases, 12.5s after")

@@ -296,7 +296,7 @@ def test_a_unit_that_went_away_counts_for_what_it_measured(tmp_path: Path) -> No
     run = gathered(tmp_path, digests, 2)
     verdict = analyse(run).verdict
     why = "load-claimer/1 was cut: the run's process is gone, its share of the load was missing from then on"
-    assert verdict.sentence == f"Withheld: {why}; held through 1,000 leases."
+    assert verdict.sentence == f"Withheld: {why}; passed up to 1,000 leases."
     assert run.stages[0].gauges["held"] == 1000
     assert run.stages[2].gauges["held"] == 2000
 
@@ -514,7 +514,7 @@ def test_a_search_is_gathered_from_its_one_unit(tmp_path: Path) -> None:
     run = gathered(tmp_path, {"load-claimer/0": make_digest(part)}, 1, plan=plan, started=None, turns=[])
     assert [(stage.size, stage.kind) for stage in run.stages] == [(1000, "find"), (1000, "find")]
     assert analyse(run).verdict.sentence == (
-        "Met: the limit is above 1,000 leases, the largest load that the plan allows: it held in 2 of 2 probes."
+        "Met: the limit is above 1,000 leases, the largest load that the plan allows: it passed in 2 of 2 probes."
     )
     assert write_report(analyse(run), "html")
 

@@ -42,7 +42,7 @@ def test_a_threshold_that_is_missed_for_eight_windows_in_a_row_ends_the_run() ->
 
     assert ended == 16
     assert warning.missed.is_set()
-    assert warning.why == "extend p99 was 2.3 s (limit 100 ms, abort)"
+    assert warning.why == "extend p99 was 2.3 s (threshold 100 ms, abort)"
 
 
 def test_a_hiccup_does_not_end_the_run() -> None:
@@ -64,7 +64,7 @@ def test_a_rate_of_errors_is_named_as_a_share() -> None:
     warning = EarlyWarning([LIMIT])
     failing = {"extend.ok": [4] * 10, "extend.error": [4] * 10}
     assert told(warning, dict.fromkeys(range(1, 60), failing)) == 16
-    assert warning.why == "extend error rate was 50 % (limit 20 %, abort)"
+    assert warning.why == "extend error rate was 50 % (threshold 20 %, abort)"
 
 
 def test_what_the_generator_itself_delayed_ends_nothing() -> None:
@@ -79,7 +79,7 @@ def test_a_throughput_only_counts_while_the_load_is_held() -> None:
 
     warning = EarlyWarning([threshold])
     assert told(warning, seconds) == 16
-    assert warning.why == "extend throughput was 20/s (limit 100/s, abort)"
+    assert warning.why == "extend throughput was 20/s (threshold 100/s, abort)"
 
 
 def test_a_unit_has_to_reach_its_share_of_a_throughput() -> None:
@@ -91,7 +91,7 @@ def test_a_unit_has_to_reach_its_share_of_a_throughput() -> None:
 
     quarter = EarlyWarning([threshold], share=lambda: 0.25)
     assert told(quarter, seconds) == 16
-    assert quarter.why == "extend throughput was 20/s (limit 25/s for its share of 100/s, abort)"
+    assert quarter.why == "extend throughput was 20/s (threshold 25/s for its share of 100/s, abort)"
 
 
 def test_a_unit_without_load_misses_no_throughput() -> None:

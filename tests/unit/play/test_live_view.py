@@ -32,13 +32,15 @@ def test_a_load_is_shown_with_the_whole_run_around_it() -> None:
     assert head == "⠼ etcd-ramp  stage 3 of 7: hold (3 s left)           36 s, about 1 min 22 s left"
     assert len(bar) == 80
     assert load == "1,000 of 1,000 leases   994/s   errors 0   lost 0   ▁▃▅█"
-    assert header.split() == ["p50", "p99", "limit", "p99", "so", "far"]
+    assert header.split() == ["p50", "p99", "threshold", "p99", "so", "far"]
     assert extend == "extend      1.53 ms   14.2 ms    100 ms  ▁▆█"
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 120, 160, 400])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    search = replace(HELD, searched="3,200 held, 4,600 broke; the limit is between 3,100 and 4,500 with 95 %")
+    search = replace(
+        HELD, searched="3,200 passed, 4,600 broke; the limit is between 3,100 and 4,500 with 95 %"
+    )
     for known in (HELD, search, Known("a" * 70, "waiting for the last answers")):
         assert max(map(len, shown(known, width))) < width
 

@@ -194,8 +194,8 @@ def test_an_event_shows_its_numbers_as_people_read_them() -> None:
         "the search is over: the limit is at least less than 0.000001 with 95 %, and the gen"
         in shown.getvalue()
     )
-    assert "probe of 1,234,567 held: extend error rate 0 %" in shown.getvalue()
-    assert "probe of 1,234,567 broke: extend p99 at 130 times its limit" in shown.getvalue()
+    assert "probe of 1,234,567 passed: extend error rate 0 %" in shown.getvalue()
+    assert "probe of 1,234,567 broke: extend p99 at 130 times its threshold" in shown.getvalue()
 
 
 def test_what_a_run_waits_for_is_shown_now_and_then_in_place_of_its_load(

@@ -91,7 +91,7 @@ def test_a_comparison_leads_with_its_sentence_and_what_got_worse(tmp_path: Path)
     page = page_of(comparison)
     verdict = said(page, "verdict")
     assert verdict.startswith(
-        "✕ got worse before and after held 4,000 leases, the largest tried; "
+        "✕ got worse before and after passed 4,000 leases, the largest tried; "
         "a typical call of after up to 4,000 leases takes 1.7"
     )
     assert "); claim p50 " in verdict
@@ -99,7 +99,7 @@ def test_a_comparison_leads_with_its_sentence_and_what_got_worse(tmp_path: Path)
     assert comparison.changes in said(page, "verdict")
     assert "One line per release, the mean of its runs" in said(page, "load")
     assert [len(run["repeats"]) for run in document["runs"]] == [3, 3]
-    assert said(page, "runs").count("Run 3: held 4,000 leases, the largest tried") == 2
+    assert said(page, "runs").count("Run 3: passed 4,000 leases, the largest tried") == 2
     assert comparison.worse[0] in said(page, "changes")
     assert {"chart-load-claim", "chart-load-extend", "chart-rate-extend"} <= ids(page)
     markdown = write_comparison(comparison, "md")
@@ -159,14 +159,14 @@ def test_the_juju_seed_is_the_summary_chart_with_what_it_published(tmp_path: Pat
     assert claim["sizes"] == [1000, 2000, 4000, 8000, 16000]
     assert [run["reach"]["words"] for run in document["runs"]] == [
         "at 2,000 to 4,000 leases",
-        "held 16,000 leases, the largest tried",
+        "passed 16,000 leases, the largest tried",
     ]
     assert document["rated"] == []  # a log in order has no rates
     page = page_of(comparison)
     assert "467 kB per connection" in said(page, "published")
     assert "156 kB per connection · 0.33x · 1.4 GB at 9,000 connections" in said(page, "published")
     assert said(page, "verdict").startswith(
-        "? one run each 2.5.1 held 16,000 leases, the largest tried; 2.5.0 tips at 2,000 to 4,000; "
+        "? one run each 2.5.1 passed 16,000 leases, the largest tried; 2.5.0 tips at 2,000 to 4,000; "
     )
     assert "→ 0.33x" in write_comparison(comparison, "md")
 
@@ -255,7 +255,7 @@ def test_a_dozen_runs_a_week_apart_are_one_series_with_a_line_for_each(tmp_path:
     document = told(comparison)
     assert document["title"] == "etcd: 12 runs, from 2026-09-21 to 2026-12-07"
     assert comparison.sentence.startswith(
-        "10 runs held 4,000 leases, the largest tried; 2026-11-30 and 2026-12-07 tip at 2,000 to 4,000"
+        "10 runs passed 4,000 leases, the largest tried; 2026-11-30 and 2026-12-07 tip at 2,000 to 4,000"
     )
     series = document["series"]
     assert (series["operation"], series["size"], len(series["p50"])) == ("claim", 4000, 12)

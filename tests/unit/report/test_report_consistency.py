@@ -27,7 +27,7 @@ RENEW_S = 30
 EXIT_CODES = {"met": 0, "missed": 1, "failed": 3, "withheld": 4}
 PERCENTILES = ("p50", "p90", "p95", "p99", "p999", "max")
 TIPS = re.compile(r"^(Tips|Breaks|Misses a threshold) ")
-HELD_THROUGH = re.compile(r"held through ([\d,]+) leases")
+HELD_THROUGH = re.compile(r"passed up to ([\d,]+) leases")
 
 failures = st.dictionaries(
     st.sampled_from(["extend.lost", "extend.timeout", "extend.error", "claim.error", "claim.timeout"]),
@@ -236,7 +236,7 @@ def test_no_sentence_of_a_report_contradicts_another(made: MadeRun) -> None:
     if outcome == "met" and point is not None:
         assert point["by"] != "threshold"
     if not held:
-        assert "held through" not in said
+        assert "passed up to" not in said
 
 
 def hit_by_fault(made: MadeRun, stage: StageResult) -> bool:

@@ -32,16 +32,16 @@ def made(path: Path, *stages: MadeStage, plan: dict[str, Any] | None = PLAN) -> 
 
 def test_a_run_that_met_its_thresholds_tips_above_its_largest_load(tmp_path: Path) -> None:
     tiles, sure = glance(made(tmp_path, *(MadeStage(size) for size in (500, 1000, 2000, 4000))))
-    assert tiles["Holds"] == ("4,000 leases", "every threshold was met up to the largest load tried")
-    assert tiles["Tips at"] == ("above 4,000 leases", "no sign of tipping at any load that was held")
+    assert tiles["Passes"] == ("4,000 leases", "every threshold was met up to the largest load tried")
+    assert tiles["Tips at"] == ("above 4,000 leases", "no sign of tipping at any load that was sustained")
     assert tiles["Why"] == ("–", "it did not tip")
-    assert sure == "Each load was held once, so run-to-run variation is unknown."
+    assert sure == "Each load was tried once, so run-to-run variation is unknown."
 
 
 def test_a_run_that_missed_one_names_the_range_in_which_it_tips(tmp_path: Path) -> None:
     slow = MadeStage(4000, claim_ms=400, failures={"extend.lost": 600})
     tiles, sure = glance(made(tmp_path, MadeStage(500), MadeStage(1000), MadeStage(2000), slow))
-    assert tiles["Holds"] == ("2,000 leases", "the largest load up to which every threshold was met")
+    assert tiles["Passes"] == ("2,000 leases", "the largest load up to which every threshold was met")
     assert tiles["Tips at"] == ("2,000 to 4,000 leases", "cliff: 600 of 1,960 extends lost")
     assert tiles["Why"] == ("not known", "no host metrics of the target were collected")
     assert sure == "> 99.9 % confidence that this is not chance."
@@ -49,20 +49,20 @@ def test_a_run_that_missed_one_names_the_range_in_which_it_tips(tmp_path: Path) 
 
 def test_a_smallest_load_that_missed_leaves_none_that_holds(tmp_path: Path) -> None:
     tiles, _ = glance(made(tmp_path, MadeStage(500, claim_ms=400)))
-    assert tiles["Holds"] == ("no load tried", "not even 500 leases")
+    assert tiles["Passes"] == ("no load tried", "not even 500 leases")
     assert tiles["Tips at"][0] == "500 leases or less"
 
 
 def test_without_thresholds_a_load_past_the_cliff_does_not_hold(tmp_path: Path) -> None:
     broken = MadeStage(2000, failures={"extend.lost": 60})
     tiles, _ = glance(made(tmp_path, MadeStage(500), MadeStage(1000), broken, plan=None))
-    assert tiles["Holds"][0] == "1,000 leases"
+    assert tiles["Passes"][0] == "1,000 leases"
     assert tiles["Tips at"][0] == "1,000 to 2,000 leases"
 
 
 def test_a_search_has_its_limit_with_its_interval(tmp_path: Path) -> None:
     tiles, sure = glance(load_run(write_search(tmp_path / "run", NARROWED)))
-    assert tiles["Holds"] == ("2,860 leases", "at least 88 % of holds meet every threshold")
+    assert tiles["Passes"] == ("2,860 leases", "at least 88 % of holds meet every threshold")
     assert tiles["Tips at"] == ("3,090 leases", "extend p99 over 100 ms")
     assert sure.startswith("95 % interval of the limit: between 2,860 and 3,880 leases, from 13 probes.")
 

@@ -147,7 +147,7 @@ def test_what_was_given_up_is_told_and_the_load_does_not_count_as_held(tmp_path:
     assert verdict.outcome == "withheld"
     assert verdict.sentence == (
         "Withheld: 4 containers of stage 2 were given up (create: Limit of 10 reached); "
-        "held through 20 containers."
+        "passed up to 20 containers."
     )
     (entry,) = json.loads(write_report(analyse(run), "json"))["gave_up"]
     assert (entry["operation"], entry["kind"], entry["count"]) == ("create", "quota", 4)

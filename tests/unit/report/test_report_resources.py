@@ -387,7 +387,7 @@ def test_a_strained_generator_is_told_even_where_no_threshold_depends_on_it() ->
     stages = [made_stage(1, 100, {"claim.ok": [5.0] * 50}, cpu=0.99)]
     document = json.loads(write_report(analyse(made_run(stages)), "json"))
     assert document["verdict"]["reasons"] == [
-        "stage 1 (100 leases): the generator itself was strained: a worker used 99 % of its core (limit 90 %)"
+        "stage 1 (100 leases): the generator itself was strained: a worker used 99 % of its core (tolerated: 90 %)"
     ]
     assert document["cautions"] == []  # it is not said twice
 

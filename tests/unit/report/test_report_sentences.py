@@ -136,8 +136,8 @@ def test_a_ladder_of_one_load_of_which_a_try_breaks_was_not_held_through_it() ->
         made_run([made_stage(1, 100, fine), made_stage(2, 100, fine), made_stage(3, 100, broken)], plan=plan)
     )
     # then it is not held through
-    assert analysis.verdict.sentence.startswith("Missed: 100 leases were not held")
-    assert "held through" not in analysis.verdict.sentence
+    assert analysis.verdict.sentence.startswith("Missed: 100 leases were not sustained")
+    assert "passed up to" not in analysis.verdict.sentence
 
 
 def test_a_curve_that_ends_where_nothing_succeeds_does_not_bend_to_a_microsecond() -> None:

@@ -30,7 +30,7 @@ class Step:
     """The stage's number; None for no load at a pace, or if the load was never there."""
     size: float
     held: bool | None
-    """Whether thresholds held again; None for no load at all, or if the step says nothing of the target."""
+    """Whether thresholds were met again; None for no load at all, or if the step says nothing of the target."""
     after: float | None
     """Seconds from the moment when the load was lowered first until thresholds held; None if they did not."""
     seconds: float
@@ -55,7 +55,7 @@ class Comeback:
     """The largest load that it held before; None if it held none."""
     steps: list[Step]
     back_at: float | None
-    """The load at which thresholds held again; None if they did at none."""
+    """The load at which thresholds were met again; None if they did at none."""
     back_after: float | None
     """Seconds from the moment when the load was lowered first."""
     stays_broken_at: float | None
@@ -209,7 +209,7 @@ def _sentence(
     if back is not None:
         where = f"at {show_amount(back.size, unit)}"
         without = ", and only after a time without any load" if steps.index(back) > off else ""
-        came = f"thresholds held again {where}, {after} after {first}{without}"
+        came = f"thresholds were met again {where}, {after} after {first}{without}"
     spent = format_duration(round(sum(step.seconds for step in steps)))
     if stays_at is not None:
         held = "that load" if stays_at == before else show_size(before or 0)

@@ -22,7 +22,7 @@ Ended = Literal[
 - resolution: the interval is as narrow as was asked for.
 - within: its time was over.
 - limit: the largest load that may be tried holds.
-- generator: the generator itself was the limit of loads above all that were judged.
+- generator: the generator itself was the bottleneck of loads above all that were judged.
 - unmeasured: a figure of Prometheus was not known of loads above all that were judged.
 - unjudged: too many probes in a row said nothing, for any reason.
 - foreign: other programs did not leave the target's processors before its time was over, or in too many probes.

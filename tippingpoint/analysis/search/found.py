@@ -69,16 +69,17 @@ class Found:
         there = [probe.held for probe in judged if probe.size == top]
         return there.count(True), len(there)
 
-    def outcomes(self, name: str) -> tuple[int, int]:
-        """Return how many probes broke the limit of the margin with that name, and in how many it was not judged."""
-        broke = unjudged = 0
+    def outcomes(self, name: str) -> tuple[list[float], int]:
+        """Return the loads of the probes that missed a threshold by its name, and how many did not judge it."""
+        missed: list[float] = []
+        unjudged = 0
         for probe in self.probes:
             value = next((value for margin, value, _ in probe.margins if margin == name), None)
             if probe.held is False and (name in probe.broken or (value is not None and value > 0)):
-                broke += 1
+                missed.append(probe.size)
             elif probe.held is None or value is None:
                 unjudged += 1
-        return broke, unjudged
+        return missed, unjudged
 
 
 def found_of(run: RunData, plan: Plan | None) -> Found | None:
@@ -179,15 +180,15 @@ def _step(answer: Answer) -> int:
 def _answered(answer: Answer, unit: str, thresholds: list[Threshold]) -> str:
     if answer.limit is not None:
         binds = _binding_words(answer.binds, thresholds)
-        shape = {"cliff": ", at a cliff", "smooth": "", "": ""}[answer.shape]
+        shape = {"cliff": ", with a sharp edge", "smooth": "", "": ""}[answer.shape]
         return f"Tips at {limit_words(answer, unit)}{shape}" + (f": limited by {binds}." if binds else ".")
     if answer.ended == "limit":
-        return f"Holds {show_amount(answer.low, unit)}, the largest load that the plan allows."
+        return f"Passes at {show_amount(answer.low, unit)}, the largest load that the plan allows."
     if answer.ended == "broken at start":
         binds = _binding_words(answer.binds, thresholds)
         why = f": limited by {binds}" if binds else ""
-        return f"Not even {show_amount(answer.high, unit)} held{why}."
-    known = f": {show_amount(answer.low, unit)} held" if answer.low else ""
+        return f"Not even {show_amount(answer.high, unit)} passed{why}."
+    known = f": {show_amount(answer.low, unit)} passed" if answer.low else ""
     known = known or (f": {show_amount(answer.high, unit)} broke" if answer.high < inf else "")
     return f"No limit was found because {answer.withheld or 'the search has no answer'}{known}."
 
@@ -218,7 +219,7 @@ def _foreign_words(probes: Sequence[ProbeEvent]) -> str:
 
 
 def _beyond(probes: Sequence[ProbeEvent]) -> str:
-    """Say in how many probes of loads above all that were judged the generator was the limit."""
+    """Say in how many probes of loads above all that were judged the generator was the bottleneck."""
     judged = max((probe.size for probe in probes if probe.held is not None), default=0.0)
     beyond = [probe for probe in probes if probe.held is None and probe.size > judged]
     strained = sum(not (probe.unmeasured or probe.cut or probe.foreign) for probe in beyond)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-GENERATOR = "the generator itself was the limit"
+GENERATOR = "the generator itself was the bottleneck"
 """Why a probe says nothing, unless it has another reason."""
 
 

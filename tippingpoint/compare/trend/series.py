@@ -96,7 +96,9 @@ def _reach(analysis: Analysis) -> Reach | None:
     if analysis.found is not None:
         answer = analysis.found.answer
         held = answer.low if answer.low > 0 else None
-        reach = Reach(held, analysis.found.broken, answer.drifts, "limit", extent="the largest that was held")
+        reach = Reach(
+            held, analysis.found.broken, answer.drifts, "limit", extent="the largest that was sustained"
+        )
     else:
         reach = reach_of(analysis)
     known = reach.held or reach.broken

@@ -28,7 +28,7 @@ function limitsOf(operations, drawn) {
       else found.set(key, { y: allowed, stroke: operationColour(operation), name, of: [operation] });
     }
   }
-  return [...found.values()].map(level => ({ ...level, label: `${level.of.length > 2 ? level.of.length + " operations" : level.of.join(", ")}: ${level.name} limit ${latency(level.y)}` }));
+  return [...found.values()].map(level => ({ ...level, label: `${level.of.length > 2 ? level.of.length + " operations" : level.of.join(", ")}: ${level.name} threshold ${latency(level.y)}` }));
 }
 // An axis that has room for the limits, too, unless they are far from what was measured.
 const withLimits = levels => ({ ...latencyScale, range: (u, min, max) => {
@@ -124,9 +124,9 @@ function throughputAgainstLoad() {
     scales: { x: loadScale(sizes), y: fromZero }, xLabel: unit, xFormat: v => v == null ? "–" : count(Math.round(v)), bands, lines };
 }
 
-// The chance that a load holds: best estimate, 95 % band, and every probe at the height of its outcome.
-const outcomeOf = probe => probe.held == null ? "inconclusive" : probe.held ? "held" : "broke";
-const outcomeColour = name => css({ held: "--held", broke: "--error", "inconclusive": "--soft" }[name]);
+// The chance that a load passes: best estimate, 95 % band, and every probe at the height of its outcome.
+const outcomeOf = probe => probe.held == null ? "inconclusive" : probe.held ? "passed" : "broke";
+const outcomeColour = name => css({ passed: "--held", broke: "--error", "inconclusive": "--soft" }[name]);
 function intervalOfLimit() {
   const answer = doc.search.answer, to = answer.high ?? Infinity;
   return answer.limit == null ? [] : [{ from: answer.low, to, fill: alpha(css("--cliff"), 0.1) }];
@@ -139,16 +139,16 @@ function chanceAgainstLoad() {
   const xs = [...new Set([...answer.curve.map(point => point.load), ...shown.map(probe => probe.size)])].sort((a, b) => a - b);
   const at = new Map(answer.curve.map(point => [point.load, point]));
   const column = name => xs.map(x => at.get(x)?.[name] ?? null);
-  const height = { held: 1.06, broke: -0.06, "inconclusive": 0.5 }, colour = css("--op-3"), percent = v => v == null ? "–" : Math.round(v * 100) + " %";
+  const height = { passed: 1.06, broke: -0.06, "inconclusive": 0.5 }, colour = css("--op-3"), percent = v => v == null ? "–" : Math.round(v * 100) + " %";
   const tried = Object.keys(height).filter(name => shown.some(probe => outcomeOf(probe) === name)).map(name => ({
     values: xs.map(x => shown.some(probe => probe.size === x && outcomeOf(probe) === name) ? height[name] : null),
     series: line(`probes that ${name === "inconclusive" ? "were inconclusive" : name}`, outcomeColour(name), SOLID, v => v == null ? "–" : "yes",
       { paths: () => null, points: { show: true, size: 9, width: 1.5, stroke: outcomeColour(name), fill: alpha(outcomeColour(name), 0.5) } }) }));
   return { data: [xs, column("chance"), column("low"), column("high"), ...tried.map(c => c.values)],
-    series: [{}, line("chance to hold", colour, SOLID, percent, { spanGaps: true }), line("95 % from", colour, DOTTED, percent, { spanGaps: true }),
+    series: [{}, line("chance to pass", colour, SOLID, percent, { spanGaps: true }), line("95 % from", colour, DOTTED, percent, { spanGaps: true }),
       line("95 % to", colour, DOTTED, percent, { spanGaps: true }), ...tried.map(c => c.series)],
     between: [{ series: [3, 2], fill: alpha(colour, 0.12) }],
-    axes: [loadAxis(niceLoads(first, last), doc.run.load_unit), axis({ size: 56, label: "chance to hold", splits: () => [0, 0.25, 0.5, 0.75, 1], values: (u, ticks) => ticks.map(percent) })],
+    axes: [loadAxis(niceLoads(first, last), doc.run.load_unit), axis({ size: 56, label: "chance to pass", splits: () => [0, 0.25, 0.5, 0.75, 1], values: (u, ticks) => ticks.map(percent) })],
     scales: { x: loadScale([first, last]), y: { range: () => [-0.14, 1.14] } }, xLabel: doc.run.load_unit, xFormat: v => v == null ? "–" : count(Number(v.toPrecision(4))),
     bands: intervalOfLimit(), lines: answer.limit == null ? [] : [{ x: answer.limit, stroke: css("--cliff"), dash: [3, 3], label: `limit ≈ ${count(Number(answer.limit.toPrecision(2)))}` }] };
 }
@@ -169,7 +169,7 @@ function probesOverTime() {
   // Bars end a little before the next begins, so that no line joins them.
   const gap = (probes[probes.length - 1].began + probes[probes.length - 1].seconds) / 400, end = probe => probe.began + Math.max(probe.seconds - gap, 0);
   const xs = [...new Set(probes.flatMap(probe => [probe.began, end(probe), end(probe) + gap / 2]))].sort((a, b) => a - b);
-  const names = ["held", "broke", "inconclusive"].filter(name => probes.some(probe => outcomeOf(probe) === name));
+  const names = ["passed", "broke", "inconclusive"].filter(name => probes.some(probe => outcomeOf(probe) === name));
   const columns = names.map(name => xs.map(x => {
     const probe = probes.find(each => outcomeOf(each) === name && x >= each.began && x <= end(each));
     return probe ? probe.size : null;

@@ -16,7 +16,7 @@ _OUTCOMES = {
     "none": "✅ no difference",
     "withheld": "❔ withheld, as the control differs as much",
     "single": "❔ one run each: differences between runs are not known",
-    "apart": "❔ no load held by both",
+    "apart": "❔ no load sustained by both",
     "published": "shown with published figures",
 }
 _MARKS = {"worse": "❌", "better": "✅", "same": "=", "unsure": "?"}
@@ -98,11 +98,11 @@ def _overall(document: dict[str, Any]) -> str:
         return ""
     first, *others = (run["label"] for run in document["runs"])
     told = table(
-        ["operation", "figure", *(f"{label}, to {first} (95 % interval)" for label in others)],
+        ["operation", "figure", *(f"{label}, change from {first} (95 % interval)" for label in others)],
         rows,
         text=(0, 1),
     )
-    return f"Over the loads that all runs held; the most a second is that of any load.\n\n{told}"
+    return f"Over the loads that all runs sustained; the most a second is that of any load.\n\n{told}"
 
 
 def _recovery(document: dict[str, Any]) -> str:
@@ -116,7 +116,7 @@ def _recovery(document: dict[str, Any]) -> str:
             cells.append(f"{words}{change}{f' ({span})' if span != '–' else ''} {_mark(against)}")
         rows.append(cells)
     header = ["fault", *(run["label"] for run in document["runs"])]
-    header[2:] = [f"{label}, to {header[1]} (95 % interval)" for label in header[2:]]
+    header[2:] = [f"{label}, change from {header[1]} (95 % interval)" for label in header[2:]]
     return table(header, rows, text=(0,))
 
 
@@ -144,7 +144,7 @@ def _figures(document: dict[str, Any]) -> str:
         rows.append(cells)
     header = ["operation", document["load_unit"], "figure", *(run["label"] for run in runs)]
     if len(runs) > 1:
-        header[4:] = [f"{label}, to {header[3]} (95 % interval)" for label in header[4:]]
+        header[4:] = [f"{label}, change from {header[3]} (95 % interval)" for label in header[4:]]
     most = _MOST_CELLS // len(header)
     return table(header, rows[:most], text=(0, 2), left_out=len(rows) - len(rows[:most]))
 
@@ -174,7 +174,7 @@ def _resources(document: dict[str, Any]) -> str:
             cells.append(
                 figures.quantity(typical, figure["unit"])
                 + (f", {figures.times(ratio['ratio'])}{span}" if ratio else "")
-                + ("" if _held(document["runs"][number], figure["sizes"][place]) else " (not held)")
+                + ("" if _held(document["runs"][number], figure["sizes"][place]) else " (not sustained)")
             )
         rows.append(cells)
     header = ["figure, mean of a host", document["load_unit"], *(run["label"] for run in document["runs"])]

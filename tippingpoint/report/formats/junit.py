@@ -14,8 +14,8 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 def render_junit(document: dict[str, Any]) -> str:
     """Render one `testsuite`. A missed threshold is a failure; one that was not judged is skipped.
 
-    The test `run` is an error if the verdict is withheld or failed. It is a failure if a load was not held although all
-    thresholds were met. So a system shows a run as green if, and only if, it ends with exit code 0.
+    The test `run` is an error if the verdict is withheld or failed. It is a failure if a load was not sustained
+    although all thresholds were met. So a system shows a run as green if, and only if, it ends with exit code 0.
     """
     run, verdict = document["run"], document["verdict"]
     suite = ElementTree.Element("testsuite", name=_text(run["id"]))
@@ -30,8 +30,10 @@ def render_junit(document: dict[str, Any]) -> str:
         error.text = _text("\n".join([verdict["sentence"], *verdict["reasons"], *document["notes"]]))
         counts["errors"] += 1
     elif verdict["outcome"] == "missed" and not any(e["met"] is False for e in document["thresholds"]):
-        # No threshold was missed, but a load was not held.
-        failure = ElementTree.SubElement(whole, "failure", type="held", message=_text(verdict["sentence"]))
+        # No threshold was missed, but a load was not sustained.
+        failure = ElementTree.SubElement(
+            whole, "failure", type="sustained", message=_text(verdict["sentence"])
+        )
         failure.text = _text("\n".join([verdict["sentence"], *verdict["reasons"]]))
         counts["failures"] += 1
     if run["seconds"] is not None:

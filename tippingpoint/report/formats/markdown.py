@@ -72,10 +72,10 @@ def render_run(document: dict[str, Any]) -> str:
 
 
 def _search(search: dict[str, Any] | None, unit: str) -> str:
-    """Render the probes of a search, and the limits of further thresholds."""
+    """Render the probes of a search, and the limits by further thresholds."""
     if search is None:
         return ""
-    outcomes = {True: "held", False: "broke", None: "inconclusive"}
+    outcomes = {True: "passed", False: "broke", None: "inconclusive"}
     rows = [
         [
             figures.number(probe["size"]),
@@ -114,12 +114,19 @@ def _thresholds(entries: Sequence[dict[str, Any]], unit: str) -> str:
             + figures.measured(entry["allowed"], entry["limit"], entry.get("unit", "")),
             figures.measured(entry["worst"], entry["limit"], entry.get("unit", "")),
             figures.number(entry["size"]),
-            ": ".join(filter(None, (_MARKS[entry["met"]], entry.get("probes")))),
+            "; ".join(filter(None, (_result(entry), entry.get("probes")))),
         ]
         for entry in entries[:MOST_LINES]
     ]
-    header = ["operation", "limit", "allowed", "worst", f"at {unit}", "result"]
+    header = ["operation", "measure", "threshold", "worst", f"at {unit}", "result"]
     return section("Thresholds", table(header, rows, text=(0, 1, 5), left_out=len(entries) - len(rows)))
+
+
+def _result(entry: dict[str, Any]) -> str:
+    """Say whether a threshold was met; in a search, up to its answer, because larger loads are tried to miss it."""
+    if entry.get("probes"):
+        return _MARKS[entry["met"]] + (" up to the limit" if entry["met"] else "")
+    return _MARKS[entry["met"]] + (f": {entry['why']}" if entry["met"] is None and entry["why"] else "")
 
 
 def _cause(cause: dict[str, Any], unit: str) -> tuple[str, str]:
@@ -136,7 +143,7 @@ def _cause(cause: dict[str, Any], unit: str) -> tuple[str, str]:
         ]
         for each in cause["evidence"]
     ]
-    header = ["figure", "host", "on the plateau", "where it tipped", "other hosts", "limit", "result"]
+    header = ["figure", "host", "on the plateau", "where it tipped", "other hosts", "saturated", "result"]
     heading = f"Why it tipped: the {cause['sign']}, seen at {figures.amount(cause['load'], unit)}"
     return heading, table(header, rows, text=(0, 1, 5, 6)) if rows else ""
 
@@ -658,7 +665,7 @@ def _errors(document: dict[str, Any]) -> str:
     if events["connections"]:
         lost = events["connections"]
         lines.append(
-            f"{show_count(lost['lost'], 'connection')} lost, {figures.number(lost['again'])} made again while held"
+            f"{show_count(lost['lost'], 'connection')} lost, {figures.number(lost['again'])} made again during a hold"
         )
     if events["lost"]["count"]:
         lines.insert(0, f"{show_amount(events['lost']['count'], document['run']['things'])} lost")

@@ -127,7 +127,8 @@ def _limit(entry: dict[str, Any], unit: str) -> Text:
     )
     name = "" if of_figure or entry["limit"] == "figure" else f"{figures.limit_name(entry['limit'])} "
     at = f" at {figures.amount(entry['size'], unit)}" if entry["size"] is not None else ""
-    found = probes or (f"{worst}{at}" if entry["worst"] is not None else "not measured")
+    found = f"{worst}{at}" if entry["worst"] is not None else "" if probes else "not measured"
+    found = "; ".join(filter(None, (found, probes)))
     return Text(f"{mark} ", style=colour).append(f"{name}{sign} {allowed}: {found}", style="default")
 
 

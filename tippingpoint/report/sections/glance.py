@@ -1,4 +1,4 @@
-"""Builds what a reader sees first: whether the load held, where the target tips, why, and how sure all that is."""
+"""Builds what a reader sees first: which load passes, where the target tips, why, and how sure all that is."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def build_glance(analysis: Analysis, tests: Mapping[str, Any] | None) -> dict[st
     """Return three `tiles`, each a question with its answer in few words and in a sentence, and `sure`, some sentences.
 
     Of a cluster's own tests (`tests`, see build_cluster_tests) the tiles have how many passed, the longest, and those
-    that failed. Other runs have the largest load that held, where the target tips, and why.
+    that failed. Other runs have the largest load that passed, where the target tips, and why.
     """
     if tests is not None:
         return {"tiles": _of_tests(tests), "sure": _whole(analysis)}
@@ -66,15 +66,15 @@ def _holds(analysis: Analysis) -> dict[str, str]:
     run, found, verdict = analysis.run, analysis.found, analysis.verdict
     unit = run.manifest.load_unit
     if verdict.outcome == "failed":
-        return _tile("Holds", "nothing", "the run failed")
+        return _tile("Passes", "nothing", "the run failed")
     if found is not None:
         answer = found.answer
         if answer.limit is not None and answer.share is not None and told_low(answer) > 0:
             share = f"at least {int(100 * answer.share)} % of holds meet every threshold"
-            return _tile("Holds", show_amount(told_low(answer), unit), share)
+            return _tile("Passes", show_amount(told_low(answer), unit), share)
         if answer.limit is None and answer.low:
-            return _tile("Holds", show_amount(answer.low, unit), "the largest load known to hold")
-        return _tile("Holds", "not known", "no load is known to hold")
+            return _tile("Passes", show_amount(answer.low, unit), "the largest load known to pass")
+        return _tile("Passes", "not known", "no load is known to pass")
     held = largest_held(analysis.findings, verdict.checks)
     point = analysis.tipping.point
     if held is not None and not verdict.checks and point is not None and point.by == "cliff":
@@ -88,17 +88,17 @@ def _holds(analysis: Analysis) -> dict[str, str]:
         words = "every threshold was met up to the largest load tried"
     else:
         words = "the largest load up to which every threshold was met"
-    return _tile("Holds", show_amount(held, unit), words)
+    return _tile("Passes", show_amount(held, unit), words)
 
 
 def _none_held(analysis: Analysis) -> dict[str, str]:
     run = analysis.run
     if not run.stages:
-        return _tile("Holds", "not known", "no stage was started")
+        return _tile("Passes", "not known", "no stage was started")
     smallest = show_amount(min(stage.size for stage in run.stages), run.manifest.load_unit)
     if analysis.verdict.outcome == "withheld":
-        return _tile("Holds", "not known", f"not even {smallest} could be judged")
-    return _tile("Holds", "no load tried", f"not even {smallest}")
+        return _tile("Passes", "not known", f"not even {smallest} could be judged")
+    return _tile("Passes", "no load tried", f"not even {smallest}")
 
 
 def _tips(analysis: Analysis) -> dict[str, str]:
@@ -110,11 +110,11 @@ def _tips(analysis: Analysis) -> dict[str, str]:
     if point is None:
         loads = analysis.findings.loads_held
         if not loads:
-            return _tile("Tips at", "not known", "no load was held")
+            return _tile("Tips at", "not known", "no load was sustained")
         return _tile(
             "Tips at",
             f"above {show_amount(max(loads), unit)}",
-            "no sign of tipping at any load that was held",
+            "no sign of tipping at any load that was sustained",
         )
     return _tile("Tips at", _range(point, unit), f"{_SIGNS[point.by]}: {point.evidence}")
 
@@ -153,7 +153,8 @@ def _level(cause: Cause, unit: str) -> str:
     assert named is not None
     at = f" at {show_amount(cause.load, unit)}" if cause.load is not None else ""
     before = f", {shown(named.plateau, named.unit)} on the plateau" if named.plateau is not None else ""
-    return f"{named.title} {shown(named.tipped, named.unit)}{at}{before} (limit {shown(named.limit, named.unit)})"
+    beyond = f"saturated {named.limit_is} {shown(named.limit, named.unit)}"
+    return f"{named.title} {shown(named.tipped, named.unit)}{at}{before} ({beyond})"
 
 
 def _sure(analysis: Analysis) -> list[str]:
@@ -178,7 +179,7 @@ def _sure(analysis: Analysis) -> list[str]:
         and analysis.run.manifest.source == "run"
         and len(set(sizes)) == len(sizes)
     ):
-        return ["Each load was held once, so run-to-run variation is unknown."]
+        return ["Each load was tried once, so run-to-run variation is unknown."]
     return []
 
 

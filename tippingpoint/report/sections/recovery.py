@@ -44,7 +44,7 @@ def build_comeback(comeback: Comeback | None) -> dict[str, Any]:
 
 def _step_words(step: Step) -> str:
     if step.held:
-        return f"thresholds held again after {_time(step.after or 0.0)}"
+        return f"thresholds were met again after {_time(step.after or 0.0)}"
     if step.why:
         return f"tried again, as {step.why}" if step.repeated else f"says nothing: {step.why}"
     if not step.size:

@@ -99,7 +99,7 @@ def was_scraped(why: str) -> bool:
 
 
 def _told(figure: FigureData) -> bool:
-    """Tell whether a figure belongs here. Those that are only held to their limit are in the part `causes`."""
+    """Tell whether a figure belongs here. Those that only show saturation are in the part `causes`."""
     return figure.chart or bool(figure.cost) or figure.limit is None
 
 
@@ -378,7 +378,7 @@ def _growth_sentence(run: RunData, found: Resources, views: Sequence[_Figure]) -
     """Say what grew with the load on a target with one host."""
     held = [stage for stage in run.stages if stage.is_step and stage.hold_begin is not None]
     if not held:
-        return "Nothing to compare: there is one host, and no stage was held."
+        return "Nothing to compare: there is one host, and no stage reached its hold."
     first, last = min(held, key=lambda stage: stage.size), max(held, key=lambda stage: stage.size)
     unit = run.manifest.load_unit
     grown: list[tuple[bool, float, str]] = []

@@ -1,4 +1,4 @@
-"""The section on a search: its answer, the chance to hold over the load, and every probe."""
+"""The section on a search: its answer, the chance to pass by load, and every probe."""
 
 from __future__ import annotations
 

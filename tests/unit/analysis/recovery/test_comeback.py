@@ -53,7 +53,7 @@ def test_a_plain_overload_comes_back(tmp_path: Path) -> None:
     assert not found.metastable
     assert (found.back_at, found.back_after) == (750, 12.5)
     assert found.sentence == (
-        "Comes back: thresholds held again at 750 leases, 12.5s after the load went down from 1,000 leases."
+        "Comes back: thresholds were met again at 750 leases, 12.5s after the load went down from 1,000 leases."
     )
 
 

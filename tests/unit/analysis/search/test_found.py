@@ -63,16 +63,18 @@ def test_a_search_that_tried_no_load_below_its_interval_is_not_called_one_withou
     assert "no thresholds" not in page.partition('id="verdict"')[2][:200]
     assert "The plan sets none." not in page
     # and the table of thresholds says what the probes showed, although none of them is up to the answer
-    assert "broke in 3 of 6 probes" in page
+    assert "missed in 3 of 6 probes, the smallest at" in page
 
 
 def test_a_search_whose_largest_load_held_says_so(tmp_path: Path) -> None:
     tried = [(500, True), (1000, True), (1000, True), (1000, True)]
     analysis = analyse(load_run(write_search(tmp_path / "run", tried, limit=1000)))
     assert analysis.verdict.sentence == (
-        "Met: the limit is above 1,000 leases, the largest load that the plan allows: it held in 3 of 3 probes."
+        "Met: the limit is above 1,000 leases, the largest load that the plan allows: it passed in 3 of 3 probes."
     )
-    assert analysis.tipping.sentence.startswith("Holds 1,000 leases, the largest load that the plan allows.")
+    assert analysis.tipping.sentence.startswith(
+        "Passes at 1,000 leases, the largest load that the plan allows."
+    )
 
 
 def test_a_search_ended_by_what_it_said_then_whatever_would_be_asked_for_now(tmp_path: Path) -> None:
@@ -89,14 +91,14 @@ def test_a_search_without_a_load_that_broke_is_withheld(tmp_path: Path) -> None:
     analysis = analyse(load_run(write_search(tmp_path / "run", [(500, True), (1000, True)])))
     assert analysis.verdict.outcome == "withheld"
     assert analysis.tipping.sentence.startswith(
-        "No limit was found because no load has broken yet: 1,000 leases held."
+        "No limit was found because no load has broken yet: 1,000 leases passed."
     )
 
 
 def test_probes_that_say_nothing_are_no_statement_on_the_target(tmp_path: Path) -> None:
     analysis = analyse(load_run(write_search(tmp_path / "run", [(500, None), (500, None)])))
     assert analysis.verdict.outcome == "withheld"
-    assert "the generator itself was the limit" in analysis.tipping.sentence
+    assert "the generator itself was the bottleneck" in analysis.tipping.sentence
 
 
 def test_further_thresholds_have_limits_from_the_same_probes(tmp_path: Path) -> None:
@@ -134,8 +136,9 @@ def test_the_table_of_thresholds_counts_what_broke_and_what_was_not_judged_in_al
     broke = sum(held is False for _, held in NARROWED)
     run = write_search(tmp_path / "run", tried)
     # then every format says so of that threshold, and of the other one that nothing broke it
-    words = f"broke in {broke} of {len(tried)} probes, not judged in 1"
-    none = f"broke in 0 of {len(tried)} probes, not judged in 1"
+    smallest = min(load for load, held in NARROWED if held is False)
+    words = f"missed in {broke} of {len(tried)} probes, the smallest at {smallest:,} leases, not judged in 1"
+    none = f"missed in none of {len(tried)} probes, not judged in 1"
     for form in ("md", "html", "json", "junit"):
         report = write_report(analyse(load_run(run)), form)
         assert words in report, form
@@ -155,11 +158,11 @@ def test_an_interval_down_to_nothing_is_withheld_in_every_format(tmp_path: Path)
     # then no load is said to hold
     verdict = analysis.verdict
     assert (verdict.outcome, verdict.exit_code) == ("withheld", 4)
-    assert verdict.sentence.startswith("Withheld: no load is known to hold; the limit may be anywhere up to")
+    assert verdict.sentence.startswith("Withheld: no load is known to pass; the limit may be anywhere up to")
     assert "(95 %: at most " in analysis.tipping.sentence
     for form in ("md", "html", "json", "junit"):
         report = write_report(analysis, form)
-        assert "no load is known to hold" in report, form
+        assert "no load is known to pass" in report, form
         assert "95 %: 0 to" not in report, form
     assert 'errors="1"' in write_report(analysis, "junit")
 
@@ -179,8 +182,8 @@ def test_larger_loads_that_say_nothing_are_counted(tmp_path: Path) -> None:
     run = write_search(tmp_path / "run", [(500, True), (1000, True), *[(2000, None)] * 3])
     sentence = analyse(load_run(run)).tipping.sentence
     assert sentence.startswith(
-        "No limit was found because the generator itself was the limit in all 3 probes of larger loads: "
-        "1,000 leases held."
+        "No limit was found because the generator itself was the bottleneck in all 3 probes of larger loads: "
+        "1,000 leases passed."
     )
 
 

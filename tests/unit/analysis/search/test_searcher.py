@@ -224,7 +224,7 @@ def test_a_generator_that_is_the_limit_thrice_ends_the_search() -> None:
     answer = searcher.answer
     assert answer.ended == "generator"
     assert answer.limit is None
-    assert answer.withheld == "the generator itself was the limit in all 3 probes of larger loads"
+    assert answer.withheld == "the generator itself was the bottleneck in all 3 probes of larger loads"
     assert answer.low == max(load for load in loads if load <= 3000)
     assert sum(load > 3000 for load in loads) == 3
 

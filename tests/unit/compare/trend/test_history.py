@@ -235,10 +235,10 @@ def test_a_tipping_point_that_falls_below_what_was_held_is_told_without_a_ratio(
     assert (change["ratio"], change["low"], change["high"]) == (None, None, None)
     assert change["words"].startswith("The tipping point fell with ")
     assert change["words"].endswith(
-        ": runs tip at 200 to 400 leases; earlier ones held 800 leases, the largest tried."
+        ": runs tip at 200 to 400 leases; earlier ones passed 800 leases, the largest tried."
     )
     for form in ("md", "html"):
-        assert "held 800 leases, the largest tried" in write_trend(trend, form)  # type: ignore[arg-type]
+        assert "passed 800 leases, the largest tried" in write_trend(trend, form)  # type: ignore[arg-type]
 
 
 def test_a_slow_drift_is_told_over_many_runs(tmp_path: Path) -> None:
