@@ -45,6 +45,7 @@ from tippingpoint.report.sections.instances import (
 )
 from tippingpoint.report.sections.landing import agent_marks, build_agents, build_spread
 from tippingpoint.report.sections.life import build_life
+from tippingpoint.report.sections.operation_costs import build_operation_costs
 from tippingpoint.report.sections.processors import build_processors
 from tippingpoint.report.sections.profiles import build_profiles
 from tippingpoint.report.sections.recovery import build_comeback, build_recovery
@@ -137,7 +138,8 @@ def build_document(analysis: Analysis) -> dict[str, Any]:
         **build_retries(run.events),
         "timeline": timeline,
         "no_timeline": _why_no_timeline(run),
-        "resources": build_resources(run, analysis.costs, analysis.operation_costs),
+        "resources": build_resources(run, analysis.costs),
+        **build_operation_costs(analysis.operation_costs),
         **build_processors(run),
         "generator": _generator(run),
         "units": _units(run),

@@ -294,8 +294,8 @@ def test_too_few_loads_for_an_interval_are_said_where_nothing_is_told() -> None:
     run = run_with(made_resources([made_figure("memory", T, grown, cost="load")], T))
     why = "a confidence interval needs 4 points, and this run has 2 loads with samples"
     assert json.loads(write_report(analyse(run), "json"))["resources"]["no_costs"] == [why]
-    assert f"Not shown: {why}." in write_report(analyse(run), "html")
-    assert f"- not shown: {why}" in write_report(analyse(run), "md")
+    assert f"<li>cost of the load: {why}</li>" in write_report(analyse(run), "html")
+    assert f"- cost of the load: {why}" in write_report(analyse(run), "md")
 
 
 # ---- what is missing or not exact ----------------------------------------------------------------
@@ -348,7 +348,7 @@ def test_missing_figures_are_named_with_why_and_the_report_comes_all_the_same() 
     page = assert_loads_nothing(write_report(analyse(run), "html"))
     assert "No figure of the target was measured." in said(page, "resources")
     assert "host-cpu: Prometheus refused the query" in said(page, "resources")
-    assert "Prometheus refused the query: host-cpu" in write_report(analyse(run), "md")
+    assert "host-cpu: Prometheus refused the query" in write_report(analyse(run), "md")
 
 
 def test_many_missing_figures_are_counted_next_to_the_verdict_and_told_by_their_reason() -> None:

@@ -60,7 +60,9 @@ def render_run(document: dict[str, Any]) -> str:
         section("The target's processors", _processors(document.get("processors"), unit)),
         section(*_members(document)),
         section("Agents that went down", _agents(document)),
-        *_resources(document["resources"], unit),
+        *_resources(document["resources"]),
+        section("Resource cost of one operation", _operation_costs(document)),
+        section("Missing metrics of the target", bullets(_missing(document))),
         *_operations(document, unit),
         _growth(document, unit),
         section("Retries", _retries(document)),
@@ -555,7 +557,7 @@ def _highest(row: dict[str, Any]) -> str:
     return host if row["hosts"] > 1 else f"{host} only"
 
 
-def _resources(resources: dict[str, Any] | None, unit: str) -> list[str]:
+def _resources(resources: dict[str, Any] | None) -> list[str]:
     if resources is None:
         return []
     rows = [
@@ -576,22 +578,31 @@ def _resources(resources: dict[str, Any] | None, unit: str) -> list[str]:
     ]
     shown = [_resource_row(figure, row, led) for _, figure, row in rows[:MOST_LINES]]
     rendered = table(header, shown, text=(0, len(header) - 1), left_out=len(rows) - len(shown))
+    return [
+        section("Resource use of the target", rendered),
+        section("Resource cost of the load", _costs(resources)),
+    ]
+
+
+def _missing(document: dict[str, Any]) -> list[str]:
+    """Return what of the target is not shown, with the reasons: costs, and metrics without data."""
+    resources: dict[str, Any] = document["resources"] or {"costs": [], "no_costs": [], "missing": []}
+    lines: list[str] = []
+    if not document["operation_costs"]:
+        lines += [f"cost of one operation: {why}" for why in document["no_operation_costs"]]
+    if not resources["costs"]:
+        lines += [f"cost of the load: {why}" for why in resources["no_costs"]]
     missing: dict[str, list[str]] = {}
     for entry in resources["missing"]:
         if entry["scraped"]:
             missing.setdefault(entry["why"], []).append(entry["what"])
-    lines = [f"{why}: {', '.join(what)}" for why, what in missing.items()]
+    lines += [f"{', '.join(what)}: {why}" for why, what in missing.items()]
     unscraped = sum(not entry["scraped"] for entry in resources["missing"])
     if unscraped:
         lines.append(
             f"{show_count(unscraped, 'metric')} {choose(unscraped, 'has', 'have')} no source in this Prometheus"
         )
-    return [
-        section("Resource use of the target", rendered),
-        section("Resource cost of one operation", _operation_costs(resources, unit)),
-        section("Resource cost of the load", _costs(resources)),
-        section("Missing metrics of the target", bullets(lines)),
-    ]
+    return lines
 
 
 def _resource_row(figure: dict[str, Any], row: dict[str, Any], led: bool) -> list[str]:
@@ -612,22 +623,22 @@ def _costs(resources: dict[str, Any]) -> str:
     costs = resources["costs"]
     lines = [cost["sentence"] for cost in costs[:MOST_LINES]]
     lines += [f"and {len(costs) - MOST_LINES} more"] if len(costs) > MOST_LINES else []
-    return bullets(lines or [f"not shown: {why}" for why in resources["no_costs"]])
+    return bullets(lines)
 
 
-def _operation_costs(resources: dict[str, Any], load_unit: str) -> str:
+def _operation_costs(document: dict[str, Any]) -> str:
     """Render what each operation takes of all hosts, and of CPU time at each load."""
     lines: list[str] = []
-    for cost in resources["operation_costs"]:
+    for cost in document["operation_costs"]:
         if cost["role"] == "all":
             lines.append(cost["sentence"])
             lines += [
-                f"at {show_amount(load['size'], load_unit)}: {load['words']} ({load['interval']})"
+                f"at {show_amount(load['size'], document['run']['load_unit'])}: {load['words']} ({load['interval']})"
                 for load in cost["loads"]
             ]
     rest = len(lines) - MOST_LINES
     lines = lines[:MOST_LINES] + ([f"and {rest} more"] if rest > 0 else [])
-    return bullets(lines or [f"not shown: {why}" for why in resources["no_operation_costs"]])
+    return bullets(lines)
 
 
 def _units(units: Sequence[dict[str, Any]]) -> str:

@@ -38,6 +38,7 @@ def render_report(document: Document, totals: Sequence[Totals], width: int) -> l
             _list("Beware", [*document["verdict"]["reasons"], *document["cautions"]]),
             _stages(document, width),
             _operations(document, totals, width),
+            _list("Cost of one operation", _costs(document)),
             _list("Notes", document["notes"]),
         ]
     )
@@ -180,6 +181,11 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], text: Sequence[
         return "  ".join(cells)
 
     return [_row(line(header), "bold"), *(_row(line(row)) for row in rows)]
+
+
+def _costs(document: Document) -> list[str]:
+    """Return what each operation takes of all hosts together, in sentences."""
+    return [cost["sentence"] for cost in document["operation_costs"] if cost["role"] == "all"]
 
 
 def _list(heading: str, lines: Sequence[str]) -> list[Text]:

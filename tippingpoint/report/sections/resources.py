@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tippingpoint.analysis.cost import Cost
-from tippingpoint.analysis.operation_costs import OperationCost, interval_words
 from tippingpoint.report import figures
 from tippingpoint.rundir.histogram import FloatArray
 from tippingpoint.rundir.resources import MOST_POINTS, FigureData, Resources, Roles
@@ -38,8 +37,6 @@ _LASTING = 2 / 3
 _FEW = 5
 """The least number of points for a host to stand out."""
 _NAMED = 3
-_RATE_OF = {"seconds": "cores", "bytes": "bytes/s", "count": "count/s"}
-"""The unit of what is taken in a second, by the unit of what is taken."""
 _OF_SCRAPES = "scrape"
 """The pack of figures about the scraping itself, which say nothing about the target."""
 
@@ -56,18 +53,15 @@ class _Apart:
     ratio: float | None
 
 
-def build_resources(
-    run: RunData, costs: Sequence[Cost], of_operations: Sequence[OperationCost]
-) -> dict[str, Any] | None:
+def build_resources(run: RunData, costs: Sequence[Cost]) -> dict[str, Any] | None:
     """Build the document's part on the target's resources; None if no figures were collected.
 
-    `sentence` says which host is above the others. Each figure has `lines` for its series if they are few. Otherwise
-    `roles` has the leader's line, and the others' `low`, `middle` and `high` by part. All are on the grid `t` (seconds
-    since the start). `led` is the leader's line over `lines`. `rows` sum the figure up; `by_host` compares hosts.
-    `costs` are those that are more than noise; `no_costs` says why others are not shown. `operation_costs` are those of
-    operations, with their sums at each load. `missing` are figures without data; those not `scraped` have no source
-    in the Prometheus. `gaps` are the times in which hosts were not scraped; `clock` has the seconds that clocks were
-    ahead.
+    `sentence` says which host is above the others. Each figure has `lines` for its series if they are few.
+    Otherwise `roles` has the leader's line, and the others' `low`, `middle` and `high` by part. All are on the grid
+    `t` (seconds since the start). `led` is the leader's line over `lines`. `rows` sum the figure up; `by_host`
+    compares hosts. `costs` are those that are more than noise; `no_costs` says why others are not shown. `missing`
+    are figures without data; those not `scraped` have no source in the Prometheus. `gaps` are the times in which
+    hosts were not scraped; `clock` has the seconds that clocks were ahead.
     """
     found = run.resources
     if found is None:
@@ -86,7 +80,6 @@ def build_resources(
         "figures": [view.entry(thin) for view in views],
         "by_host": _by_host(found, views, measured),
         **_costs(costs),
-        **_operation_costs(of_operations),
         "missing": [{"what": what, "why": why, "scraped": was_scraped(why)} for what, why in found.missing],
         "gaps": joined_gaps(found),
         "clock": [{"host": host, "ahead": ahead} for host, ahead in sorted(found.clock.items())],
@@ -114,30 +107,6 @@ def _costs(every: Sequence[Cost]) -> dict[str, Any]:
             if cost.is_told
         ],
         "no_costs": list(dict.fromkeys(cost.withheld for cost in every if cost.withheld)),
-    }
-
-
-def _operation_costs(every: Sequence[OperationCost]) -> dict[str, Any]:
-    return {
-        "operation_costs": [
-            {
-                **asdict(cost),
-                "words": cost.show(cost.value),
-                "base_words": figures.quantity(max(cost.base, 0.0), _RATE_OF[cost.unit]),
-                "loads": [
-                    {
-                        **asdict(load),
-                        "words": cost.show(load.value),
-                        "interval": interval_words(cost, load.low, load.high),
-                    }
-                    for load in cost.loads
-                ],
-                **{name: getattr(cost, name) for name in ("what", "interval", "sentence")},
-            }
-            for cost in every
-            if cost.is_told
-        ],
-        "no_operation_costs": list(dict.fromkeys(cost.withheld for cost in every if cost.withheld)),
     }
 
 
