@@ -1,14 +1,13 @@
 """A controller's users, and who may do what with a model, an offer or the cloud.
 
-A higher level includes the lower ones. A superuser has all of them everywhere. Levels and refusals are from source
-(core/permission and domain/access of Juju 4.0).
+A higher level includes the lower ones. A superuser has all of them everywhere (core/permission of Juju 4.0).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lab.juju.refusals import Refused, not_found
+from lab.juju.refusals import Refused
 from lab.juju.statuses import now
 
 MODEL_LEVELS = ("", "read", "write", "admin")
@@ -37,21 +36,21 @@ def has(held: str, wanted: str, levels: tuple[str, ...]) -> bool:
     return levels.index(held) >= levels.index(wanted)
 
 
-def change(held: dict[str, str], user: str, action: str, access: str, levels: tuple[str, ...]) -> None:
+def change(
+    held: dict[str, str], user: str, action: str, access: str, levels: tuple[str, ...], what: str
+) -> None:
     """Grant a user a level, or revoke it with all higher ones. Raises Refused as Juju does."""
     if access not in levels[1:]:
-        raise Refused(f'"{access}" access not valid', "not valid")
+        raise Refused(f'"{access}" {what} access not valid', "not valid")
     if action == "grant":
         if has(held.get(user, ""), access, levels):
             raise Refused(f'user "{user}" already has "{access}" access or greater')
         held[user] = access
     elif action == "revoke":
         below = levels[levels.index(access) - 1]
-        if user not in held:
-            raise not_found(f'revoking "{access}": access')
-        if below:
+        if below and user in held:
             held[user] = below
-        else:
-            del held[user]
+        elif not below:
+            held.pop(user, None)
     else:
         raise Refused(f'unknown action "{action}"')

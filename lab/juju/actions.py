@@ -1,8 +1,7 @@
 """Actions: users ask for them with the Action facade, and units get, begin and finish them with Uniter.
 
-What users ask while tasks wait is recorded. The rest is from source (apiserver/facades/client/action,
-apiserver/facades/agent/uniter and domain/operation of Juju 4.0). What a request to enqueue answers about its tasks has
-no name and no parameters, as there.
+Cancelling is from source (apiserver/facades/client/action and domain/operation of Juju 4.0), the rest is recorded. What
+a request to enqueue answers about its tasks has no name and no parameters.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def _charms_actions(call: Call) -> dict[str, Any]:
         name = str(entity["tag"]).removeprefix("application-")
         application = call.model.applications.get(name)
         if application is None:
-            raise not_found(f'application "{name}"')
+            return {"application-tag": entity["tag"], "error": not_found(f'application "{name}"').as_dict()}
         actions = {action: spec(action, fields) for action, fields in application.charm.actions.items()}
         return {"application-tag": entity["tag"], "actions": actions}
 
@@ -64,6 +63,8 @@ def _enqueue(call: Call) -> dict[str, Any]:
     if len(names) > 1:
         raise Refused("actions must be run on units from the same application")
     first = actions[0]
+    for action in actions:
+        _check_led(call, str(action["receiver"]))
     for name in names:
         _check_defined(call, str(name), str(first["name"]), str(first["receiver"]))
     operation = call.model.operations.begin(str(first["name"]))
@@ -100,21 +101,28 @@ def _application(receiver: str) -> str | None:
 def _receiver(call: Call, receiver: str) -> Unit:
     name = unit_name(receiver)
     if receiver.endswith(_LEADER):
-        application = receiver.removesuffix(_LEADER)
-        name = call.model.leases.holder(application)
-        if name is None:
-            raise Refused(f"getting leader unit for {application}: no leader")
+        name = call.model.leases.holder(receiver.removesuffix(_LEADER))
     unit = call.model.unit(name or "")
     if unit is None:
-        raise Refused(f'linking task to unit: unit "{name}" not found')
+        raise Refused(f'linking task to unit: getting unit UUID for "{name}": unit "{name}" not found')
     return unit
+
+
+def _check_led(call: Call, receiver: str) -> None:
+    application = receiver.removesuffix(_LEADER)
+    if application != receiver and call.model.leases.holder(application) is None:
+        raise Refused(
+            f'getting leader unit for {application}: application "{application}" not found in leases',
+            "not found",
+        )
 
 
 def _check_defined(call: Call, application: str, action: str, receiver: str) -> None:
     there = call.model.applications.get(application)
     if there is None:
         raise Refused(
-            f'adding action operation: getting charm UUID for application "{application}": application not found'
+            "adding action operation: adding action operation: "
+            f'getting charm UUID for application "{application}": application "{application}" not found'
         )
     if not there.charm.actions:
         raise Refused(f"no actions defined for charm {there.charm.name}.", "not found")
@@ -228,6 +236,10 @@ def _asked(task: Task) -> dict[str, Any]:
     return asked
 
 
+def _in_operation(task: Task) -> dict[str, Any]:
+    return {key: value for key, value in _described(task).items() if key != "output"}
+
+
 def _operation(operation: Operation) -> dict[str, Any]:
     return {
         "operation": f"operation-{operation.id}",
@@ -236,7 +248,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "started": operation.started,
         "completed": operation.completed,
         "status": operation.status,
-        **({"actions": [_described(task) for task in operation.tasks]} if operation.tasks else {}),
+        **({"actions": [_in_operation(task) for task in operation.tasks]} if operation.tasks else {}),
     }
 
 

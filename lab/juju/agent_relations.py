@@ -146,7 +146,7 @@ def _enter_scope(call: Call) -> dict[str, Any]:
 def _leave_scope(call: Call) -> dict[str, Any]:
     def leave(unit: Unit, relation: Relation) -> dict[str, Any]:
         if unit.name not in relation.in_scope:
-            raise _no_relation_unit()
+            raise Refused(f'unit "{unit.name}": relation unit not found')
         call.model.leave(relation, unit.name)
         return {}
 
@@ -198,7 +198,7 @@ def _read_remote_settings(call: Call) -> dict[str, Any]:
         application = remote.removeprefix("application-")
         if application != remote:
             if all(name != application for name, _ in relation.ends):
-                raise Refused("application not found in relation")
+                raise Refused(f'getting application "{application}" not found')
             return {"settings": dict(relation.of_application(application).settings)}
         return {"settings": _of_unit(relation, unit_name(remote) or "")}
 

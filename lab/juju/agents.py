@@ -12,7 +12,7 @@ from lab.juju.callers import for_each_unit, leads, own_unit
 from lab.juju.machines import unit_name
 from lab.juju.methods import facade, method
 from lab.juju.model import Unit
-from lab.juju.refusals import permission_denied
+from lab.juju.refusals import Refused, permission_denied
 from lab.juju.rpc import Call, for_each
 from lab.juju.statuses import Status
 from lab.juju.watchers import Watcher, merge_last, merge_names
@@ -22,6 +22,7 @@ _SHA_OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b
 _NO_PROXY = {"no-proxy": "127.0.0.1,localhost,::1"}
 _KEPT = ("charm-state", "uniter-state", "relation-state", "storage-state", "secret-state")
 """What an agent keeps in the controller (SetUnitStateArg of rpc/params)."""
+_WORKLOAD = ("unset", "unknown", "maintenance", "waiting", "blocked", "active", "terminated", "error")
 
 facade("Logger", "unit", "machine")
 facade("RetryStrategy", "unit", "machine")
@@ -133,6 +134,8 @@ def _set_agent_status(call: Call) -> dict[str, Any]:
 
 def _set_status(call: Call, which: str) -> dict[str, Any]:
     def note(entity: dict[str, Any]) -> dict[str, Any]:
+        if which == "workload" and entity["status"] not in _WORKLOAD:
+            raise Refused(f'encoding workload status: unknown workload status "{entity["status"]}"')
         setattr(own_unit(call, str(entity["tag"])), which, _status(entity))
         return {}
 

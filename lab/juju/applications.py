@@ -1,7 +1,6 @@
 """The Application facade: deploy, add units, configure, expose, relate, destroy.
 
-Hollow things are removed at once, as by force. Options and exposure are from source (apiserver/facades/client/
-application of Juju 4.0), the rest is recorded.
+Hollow things are removed at once, as by force.
 """
 
 from __future__ import annotations
@@ -163,7 +162,7 @@ def _unset_configs(call: Call) -> dict[str, Any]:
 
 @method("Application", "Expose", "write")
 def _expose(call: Call) -> dict[str, Any]:
-    application = _application(call.model, str(call.params["application"]))
+    application = _exposable(call)
     wanted: dict[str, Any] = call.params.get("exposed-endpoints") or {"": {}}
     exposed = {name: whom if any(whom.values()) else _EVERYWHERE for name, whom in wanted.items()}
     application.exposed = (application.exposed or {}) | exposed
@@ -172,11 +171,18 @@ def _expose(call: Call) -> dict[str, Any]:
 
 @method("Application", "Unexpose", "write")
 def _unexpose(call: Call) -> dict[str, Any]:
-    application = _application(call.model, str(call.params["application"]))
+    application = _exposable(call)
     ends: list[str] = call.params.get("exposed-endpoints") or list(application.exposed or {})
     left = {name: whom for name, whom in (application.exposed or {}).items() if name not in ends}
     application.exposed = left or None
     return {}
+
+
+def _exposable(call: Call) -> Application:
+    application = call.model.applications.get(str(call.params["application"]))
+    if application is None:
+        raise Refused(f'getting application "{call.params["application"]}" not found')
+    return application
 
 
 @method("Application", "GetCharmURLOrigin", "read")

@@ -16,14 +16,19 @@ import orjson
 
 from lab.juju.accounts import MODEL_LEVELS, User, has
 from lab.juju.controller import Controller
-from lab.juju.refusals import Refused, permission_denied
+from lab.juju.refusals import Refused
 
 _PATH = re.compile(r"/model-(?P<model>[0-9a-f-]{36})/charms/(?P<object>[^/?]+)")
 _STATUS = {
     "unauthorized access": HTTPStatus.UNAUTHORIZED,
+    "forbidden": HTTPStatus.FORBIDDEN,
     "not found": HTTPStatus.NOT_FOUND,
     "model not found": HTTPStatus.NOT_FOUND,
 }
+
+
+class _Forbidden(Exception):
+    """The user may not change the model."""
 
 
 @dataclass(slots=True)
@@ -46,6 +51,9 @@ def answer(controller: Controller, request: Request) -> bytes:
         return _response(HTTPStatus.NOT_IMPLEMENTED, text, "text/plain; charset=utf-8")
     try:
         url = _upload(controller, path["model"], path["object"], request)
+    except _Forbidden:
+        text = b"authorization failed: permission denied\n"
+        return _response(HTTPStatus.FORBIDDEN, text, "text/plain; charset=utf-8")
     except Refused as refusal:
         return refusal_response(refusal, "uploading charm: ")
     return _response(
@@ -66,7 +74,7 @@ def _upload(controller: Controller, uuid: str, name_and_hash: str, request: Requ
     if model is None:
         raise Refused(f'unknown model: "{uuid}"', "model not found")
     if not user.superuser and not has(model.users.get(user.name, ""), "write", MODEL_LEVELS):
-        raise permission_denied()
+        raise _Forbidden
     if (kind := request.headers.get("content-type")) != "application/zip":
         raise Refused(f"expected Content-Type: application/zip, got: {kind}", "bad request")
     name, _, prefix = name_and_hash.rpartition("-")

@@ -1,22 +1,22 @@
 """Uniter.CommitHookChanges: all that a hook has changed, in one request which is done as a whole or not at all.
 
-From source (apiserver/facades/agent/uniter, domain/unitstate of Juju 4.0): what is refused, and how; that writes of an
-application's settings and secrets need its leader; that a refresh of the network's settings is a write into each
-relation's. Storage is not simulated.
+Recorded, with its refusals. A write of an application's settings or secrets needs its leader. A refresh of the
+network's settings is a write into each relation's (domain/unitstate/state of Juju 4.0). Storage is not simulated.
 """
 
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 from lab.juju.agents import keep_state
 from lab.juju.callers import leads, own_unit, relation_of
 from lab.juju.methods import method
 from lab.juju.model import Application, Unit
-from lab.juju.refusals import Refused, not_found, not_leader, permission_denied
+from lab.juju.refusals import Refused, not_leader, permission_denied
 from lab.juju.relation import Relation
 from lab.juju.rpc import Call, entries, for_each
-from lab.juju.secret_store import Secret
+from lab.juju.secret_store import Secret, new_id, secret_id
 from lab.juju.unit_secrets import check_new, find_managed
 
 _NO_ADDRESSES = {"egress-subnets": "", "ingress-address": ""}
@@ -62,7 +62,11 @@ def _settings(
             raise permission_denied()
         relation = relation_of(call, unit, part["relation"])
         if unit.name not in relation.in_scope:
-            raise not_found(f'relation unit/application not found for unit "{unit.name}"')
+            raise Refused(
+                f'update relation settings: setting relation settings for relation "{uuid4()}": relation '
+                f'unit/application not found for unit "{uuid4()}" and relation "{uuid4()}"',
+                "not found",
+            )
         written[relation.id] = (relation, part.get("settings") or {}, part.get("application-settings") or {})
     if changes.get("update-network-info"):
         for relation in call.model.relations_of(unit.application):
@@ -98,7 +102,8 @@ def _endpoint(application: Application, unit: Unit, part: dict[str, Any]) -> str
     endpoint = str(part.get("endpoint") or "")
     if endpoint and endpoint not in application.charm.endpoints:
         raise Refused(
-            f"update ports: looking up relation endpoint uuids for unit {unit.name}: invalid endpoint(s)"
+            f'update ports: looking up relation endpoint uuids for unit "{uuid4()}": invalid endpoint(s); '
+            f"[{endpoint}] does exist on unit {uuid4()}"
         )
     return endpoint
 
@@ -125,16 +130,19 @@ class _Secrets:
             check_new(call, create)
         new = {create.get("uri") for create in self._creates}
 
-        def managed(key: str) -> list[tuple[dict[str, Any], Secret | None]]:
-            return [
-                (part, None if part["uri"] in new else find_managed(call, unit, str(part["uri"])))
-                for part in entries(changes, key)
-            ]
+        def managed(key: str, doing: str) -> list[tuple[dict[str, Any], Secret | None]]:
+            try:
+                return [
+                    (part, None if part["uri"] in new else find_managed(call, unit, str(part["uri"])))
+                    for part in entries(changes, key)
+                ]
+            except Refused as refusal:
+                raise Refused(f"{doing}: {refusal.message}", refusal.code) from None
 
-        self._updates = managed("secret-updates")
-        self._grants = managed("secret-grants")
-        self._revokes = managed("secret-revokes")
-        self._deletes = managed("secret-deletes")
+        self._updates = managed("secret-updates", "updating secrets")
+        self._grants = managed("secret-grants", "granting secrets access")
+        self._revokes = managed("secret-revokes", "revoking secrets access")
+        self._deletes = managed("secret-deletes", "removing secrets")
         self._track: list[str] = changes.get("secret-track-latest") or []
         touched = [*self._updates, *self._grants, *self._revokes, *self._deletes]
         owners = [secret.owner for _, secret in touched if secret is not None]
@@ -144,10 +152,13 @@ class _Secrets:
     def commit(self) -> None:
         store = self._store
         for create in self._creates:
+            uri = str(create.get("uri") or f"secret:{new_id()}")
             try:
-                store.create(str(create["owner-tag"]), create, str(create.get("uri") or ""))
+                store.create(str(create["owner-tag"]), create, uri)
             except Refused as refusal:
-                raise Refused(f"create secrets: {refusal.message}", refusal.code) from None
+                led = "executing leadership func: " if self.need_leader else ""
+                message = f'{led}create secrets: creating secret "{secret_id(uri)}": {refusal.message}'
+                raise Refused(message, refusal.code) from None
         for part, secret in self._updates:
             store.update(secret or store.find(part["uri"]), part)
         for part, secret in self._grants:

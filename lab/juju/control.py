@@ -11,7 +11,7 @@ start, members and places there are:
     {"do": "store", "state": "stalled"}              normal, stalled or failing; "slower": times slower
     {"do": "store", "profile": "2.5.0", "scale": 100}
     {"do": "destroy-model", "model": UUID}           gone under its users; "disconnect": true ends their connections
-    {"do": "keep-model", "model": UUID}              refuse to destroy it, as when blocked; "keep" false: do not
+    {"do": "keep-model", "model": UUID}              block its destruction; "keep" false: do not
     {"do": "counts"}                                 connections, sessions, leases, commits waiting, units, log lines
 """
 
@@ -213,7 +213,7 @@ class Control:
         self._controller.remove_model(self._model(fields), bool(fields.get("disconnect", False)))
 
     def _keep_model(self, fields: dict[str, Any]) -> None:
-        self._model(fields).kept = bool(fields.get("keep", True))
+        self._model(fields).kept = "" if fields.get("keep", True) else None
 
     def _counts(self, _fields: dict[str, Any]) -> dict[str, Any]:
         return {

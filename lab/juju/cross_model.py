@@ -1,8 +1,7 @@
 """Offers between models: the ApplicationOffers facade, and what consumes offers in Application.
 
-Recorded, except for refusals and for what users see who are no administrators: those are from source
-(apiserver/facades/client/applicationoffers, application and domain/crossmodelrelation of Juju 4.0). All models are on
-one controller. A macaroon has the shape of one, but nothing checks it: the facade has checked the user.
+Recorded. All models are on one controller. A macaroon has the shape of one, but nothing checks it: the facade has
+checked the user.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from lab.juju.model import Model
 from lab.juju.offers import Consumed, Offer, OfferURL, parse_url
 from lab.juju.refusals import Refused, permission_denied
 from lab.juju.rpc import Call, for_each
+from lab.juju.statuses import now
 
 facade("ApplicationOffers", "user")
 
@@ -53,7 +53,7 @@ def _make(call: Call, model: Model, fields: dict[str, Any]) -> None:
     named = sorted(fields["endpoints"])
     missing = [endpoint for endpoint in named if endpoint not in application.charm.endpoints]
     if missing:
-        raise Refused(f'creating offer "{called}": "{missing[0]}": missing endpoints')
+        raise Refused(f'creating offer "{called}": "{missing[0]}": endpoint not found')
     there = model.offers.get(called)
     if there is not None:
         if there.application == name and sorted(there.endpoints) == named:
@@ -202,12 +202,13 @@ def _consume_details(call: Call) -> dict[str, Any]:
 
 def _macaroon() -> dict[str, Any]:
     """Return something of a macaroon's shape."""
-    signature = secrets.token_hex(32)
+    caveats = [{"i": f"declared {what}"} for what in ("source-model-uuid", "username", "offer-uuid")]
+    caveats.append({"i": f"time-before {now()}"})
     return {
-        "identifier": secrets.token_hex(16),
-        "location": "juju model",
-        "caveats": [],
-        "signature": signature,
+        "c": caveats,
+        "l": "juju model",
+        "i64": secrets.token_urlsafe(64),
+        "s64": secrets.token_urlsafe(32),
     }
 
 
@@ -223,9 +224,11 @@ def _modify_access(call: Call) -> dict[str, Any]:
             raise permission_denied()
         user, action = str(fields["user-tag"]).removeprefix("user-"), str(fields["action"])
         if user not in call.session.controller.users:
-            raise Refused(f'could not {action} offer access for "{user}": user not found', "user not found")
+            raise Refused(
+                f'could not {action} offer access for "{user}": active users "{user}": user not found'
+            )
         try:
-            change(offer.users, user, action, str(fields["access"]), OFFER_LEVELS)
+            change(offer.users, user, action, str(fields["access"]), OFFER_LEVELS, "offer")
         except Refused as refusal:
             message = f'could not {action} offer access for "{user}": {refusal.message}'
             raise Refused(message, refusal.code) from None
@@ -243,13 +246,13 @@ def _destroy(call: Call) -> dict[str, Any]:
             raise permission_denied()
         offer = model.offers.get(url.name)
         if offer is None:
-            raise Refused(f'offer "{url}": offer not found')
+            raise Refused(f'"{url.name}": offer not found')
         if offer.connections and not call.params.get("force"):
             count = len(offer.connections)
             raise Refused(
-                f'deleting offer "{offer.uuid}": cannot delete offer "{offer.uuid}", it has {count} connections'
+                f'deleting offer "{offer.uuid}": cannot delete offer {{"{offer.uuid}"}}, it has {count} connections'
             )
-        del model.offers[offer.name]
+        model.remove_offer(offer)
         return {}
 
     return {"results": for_each(call.params["offer-urls"], destroy)}

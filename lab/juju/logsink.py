@@ -1,8 +1,8 @@
 """The log sink: a WebSocket at /model/UUID/logsink to which an agent sends its log, one record a message.
 
-From source (apiserver/logsink, apiserver/websocket and rpc/params of Juju 4.0): an agent logs in by HTTP's basic
-authentication, a machine also by its nonce in a header. The first message says whether that went well. A record that
-is no JSON ends the connection. Records are counted, and nothing is kept of them. The sink does not ping its clients.
+Recorded: an agent logs in by HTTP's basic authentication, and the first message says that it may send. From source
+(apiserver/logsink of Juju 4.0): a machine also has its nonce in a header, and a record that is no JSON ends the
+connection. Records are counted, and nothing is kept of them. The sink does not ping its clients.
 """
 
 from __future__ import annotations
@@ -48,6 +48,6 @@ def model_of(controller: Controller, request: Request) -> Model:
         raise Refused(f'unknown model: "{uuid}"', "model not found")
     tag, password = basic(request.headers.get("authorization", ""))
     if tag.startswith("user-"):
-        raise Refused("permission denied", "unauthorized access")
+        raise Refused("authorization failed: permission denied", "forbidden")
     agent(tag, password, request.headers.get("x-juju-nonce", ""), model)
     return model

@@ -7,6 +7,7 @@ import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -84,9 +85,9 @@ class Application:
 
     @property
     def config_hash(self) -> str:
-        """A hash of what was set, in the form of Juju's, but of another text."""
-        text = "".join(f"{name} {value} " for name, value in sorted(self.config.items()))
-        return sha256(text.encode()).hexdigest()
+        """Juju's hash of what was set, and of trust (hashConfigAndSettings of domain/application/state)."""
+        text = "".join(f"{name}{value}" for name, value in sorted(self.config.items()))
+        return sha256(f"{text}false".encode()).hexdigest()
 
 
 class Model:
@@ -97,8 +98,8 @@ class Model:
         self.name = name
         self.owner = owner
         self.life = "alive"
-        self.kept = False
-        """Whether it refuses to be destroyed."""
+        self.kept: str | None = None
+        """The message with which it refuses to be destroyed; None if it does not."""
         self.users = {owner: "admin"}
         """Users' levels (accounts.MODEL_LEVELS)."""
         self.last_connections: dict[str, str] = {}
@@ -202,7 +203,7 @@ class Model:
         for relation in self.relations_of(application.name):
             self.remove_relation(relation)
         for offer in [offer for offer in self.offers.values() if offer.application == application.name]:
-            del self.offers[offer.name]
+            self.remove_offer(offer)
         self.secrets.forget(f"application-{application.name}")
         self.applications.pop(application.name, None)
 
@@ -247,6 +248,12 @@ class Model:
         if there is not None or consumed.name in self.applications:
             raise Refused(f'application "{consumed.name}" already exists', "already exists")
         self.consumed[consumed.name] = consumed
+
+    def remove_offer(self, offer: Offer) -> None:
+        """Remove an offer, and other models' relations with it. Those who have consumed it see that it is gone."""
+        del self.offers[offer.name]
+        for connection in list(offer.connections.values()):
+            connection.end()
 
     def remove_consumed(self, consumed: Consumed) -> None:
         """Remove an application of another model with its relations."""
@@ -361,7 +368,13 @@ class Model:
         for application, endpoint in ends:
             consumed = self.consumed.get(application)
             if consumed is not None:
-                connection = Connection(self.uuid, relation.id, consumed.user, endpoint.name)
+                connection = Connection(
+                    self.uuid,
+                    relation.id,
+                    consumed.user,
+                    endpoint.name,
+                    partial(self.remove_relation, relation),
+                )
                 consumed.offer.connections[self.uuid, relation.id] = connection
             self._by_application.setdefault(application, {})[relation.id] = relation
             self.topics.tell(("unit-relations", application), [relation.key])

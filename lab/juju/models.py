@@ -1,7 +1,6 @@
-"""Creates, lists and destroys models: ModelManager, and the requests of `juju add-model` to Cloud.
+"""Creates, lists, blocks and destroys models: ModelManager, Block, and the requests of `juju add-model` to Cloud.
 
-Lists for users who are not superusers, access to clouds and blocks are from source (apiserver/facades/client/
-modelmanager and cloud of Juju 4.0), the rest is recorded.
+Access to clouds is from source (apiserver/facades/client/cloud of Juju 4.0), the rest is recorded.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ _NO_STATUS: dict[str, Any] = {
 
 facade("ModelManager", "user")
 facade("Cloud", "user")
+facade("Block", "user")
 
 
 @method("Cloud", "Clouds")
@@ -85,20 +85,19 @@ def _create(call: Call) -> dict[str, Any]:
 
 @method("ModelManager", "ListModels")
 def _list(call: Call) -> dict[str, Any]:
-    return {
-        "user-models": [
-            {
-                "model": {
-                    "name": model.name,
-                    "qualifier": model.owner,
-                    "uuid": model.uuid,
-                    "type": "iaas",
-                },
-                "last-connection": model.last_connections.get(call.user.name),
-            }
-            for model in _of(call, str(call.params["tag"]))
-        ]
-    }
+    listed = [
+        {
+            "model": {
+                "name": model.name,
+                "qualifier": model.owner,
+                "uuid": model.uuid,
+                "type": "iaas",
+            },
+            "last-connection": model.last_connections.get(call.user.name),
+        }
+        for model in _of(call, str(call.params["tag"]))
+    ]
+    return {"user-models": listed or None}
 
 
 @method("ModelManager", "ListModelSummaries")
@@ -118,8 +117,8 @@ def _summaries(call: Call) -> dict[str, Any]:
 def _summary(call: Call, model: Model, user: str) -> dict[str, Any]:
     controller = call.session.controller
     units = sum(len(application.units) for application in model.applications.values())
-    cores = sum(int(machine.hardware.get("cpu-cores") or 0) for machine in model.machines.values())
-    counts = (("machines", len(model.machines)), ("cores", cores), ("units", units))
+    counts = (("machines", len(model.machines)), ("units", units))
+    provider = {} if model is controller.controller_model else {"provider-type": "manual"}
     return {
         "name": model.name,
         "qualifier": model.owner,
@@ -127,6 +126,7 @@ def _summary(call: Call, model: Model, user: str) -> dict[str, Any]:
         "type": "iaas",
         "controller-uuid": controller.uuid,
         "is-controller": model is controller.controller_model,
+        **provider,
         "cloud-tag": f"cloud-{CLOUD}",
         "cloud-region": REGION,
         "life": model.life,
@@ -157,7 +157,10 @@ def _model_info(call: Call) -> dict[str, Any]:
         model = _model(controller, entity["tag"])
         if not call.may("read", model):
             raise permission_denied()
-        return {"result": _info(call, model)}
+        info = _info(call, model)
+        return {
+            "result": info if call.may("write", model) else info | {"machines": None, "secret-backends": None}
+        }
 
     return {"results": for_each(call.params["entities"], inform)}
 
@@ -193,10 +196,14 @@ def _destroy(call: Call) -> dict[str, Any]:
 
     def destroy(params: dict[str, Any]) -> dict[str, Any]:
         model = _model(controller, params["model-tag"])
-        if model is controller.controller_model or not call.may("admin", model):
+        if not call.may("admin", model):
             raise permission_denied()
-        if model.kept:  # as after `juju disable-command destroy-model`
-            raise Refused("the operation has been blocked", "operation is blocked")
+        if model is controller.controller_model:
+            raise Refused(
+                f'removing model "{model.uuid}": cannot remove controller model "{model.uuid}" without force'
+            )
+        if model.kept is not None:
+            raise Refused(model.kept or "the operation has been blocked", "operation is blocked")
         if model.machines and not params.get("force"):
             model.life = "dying"  # permanently, because it waits for agents, which hollow units do not have
         else:
@@ -204,6 +211,27 @@ def _destroy(call: Call) -> dict[str, Any]:
         return {}
 
     return {"results": for_each(call.params["models"], destroy)}
+
+
+@method("Block", "SwitchBlockOn", "write")
+def _block(call: Call) -> dict[str, Any]:
+    _check_block(call)
+    call.model.kept = str(call.params.get("message") or "")
+    return {}
+
+
+@method("Block", "SwitchBlockOff", "write")
+def _unblock(call: Call) -> dict[str, Any]:
+    _check_block(call)
+    if call.model.kept is None:
+        return {"error": Refused("executing block command: block not found").as_dict()}
+    call.model.kept = None
+    return {}
+
+
+def _check_block(call: Call) -> None:
+    if call.params["type"] != "BlockDestroy":
+        raise Refused(f"{call.params['type']}: only BlockDestroy is simulated", "not implemented")
 
 
 @method("ModelManager", "ModifyModelAccess")
@@ -214,7 +242,14 @@ def _modify_access(call: Call) -> dict[str, Any]:
         model = _model(controller, fields["model-tag"])
         if not call.may("admin", model):
             raise permission_denied()
-        change(model.users, _user(call, fields), str(fields["action"]), str(fields["access"]), MODEL_LEVELS)
+        change(
+            model.users,
+            _user(call, fields),
+            str(fields["action"]),
+            str(fields["access"]),
+            MODEL_LEVELS,
+            "model",
+        )
         return {}
 
     return {"results": for_each(call.params["changes"], modify)}
@@ -227,7 +262,7 @@ def _modify_cloud_access(call: Call) -> dict[str, Any]:
     held = call.session.controller.cloud_users
 
     def modify(fields: dict[str, Any]) -> dict[str, Any]:
-        change(held, _user(call, fields), str(fields["action"]), str(fields["access"]), CLOUD_LEVELS)
+        change(held, _user(call, fields), str(fields["action"]), str(fields["access"]), CLOUD_LEVELS, "cloud")
         return {}
 
     return {"results": for_each(call.params["changes"], modify)}
@@ -236,7 +271,7 @@ def _modify_cloud_access(call: Call) -> dict[str, Any]:
 def _user(call: Call, fields: dict[str, Any]) -> str:
     name = str(fields["user-tag"]).removeprefix("user-")
     if name not in call.session.controller.users:
-        raise Refused("user not found")
+        raise Refused(f'active users "{name}": user not found')
     return name
 
 

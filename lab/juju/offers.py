@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,8 @@ class Connection:
     relation: int
     user: str
     endpoint: str
+    end: Callable[[], None]
+    """Removes the relation."""
     status: Status = field(default_factory=lambda: Status("joined"))
 
     def as_dict(self) -> dict[str, Any]:

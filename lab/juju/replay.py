@@ -1,7 +1,8 @@
 """Replays recorded requests against any Juju controller, in a new model, and compares the replies.
 
 A recorded pair names the owner of its connection ("machine-0", "unit-hol1-0", "user-admin", "user-admin at the
-controller", ...). Words in angle brackets in a request stand for values that differ between models.
+controller", ...). Words in angle brackets in a request stand for values that differ between models. A pair may `keep`
+values of its reply as such words, each by its path in the response: {"<uri>": "results.0.result"}.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from tippingpoint.targets.juju.hollow import make_model
 
 NO_MODEL = "00000000-0000-4000-8000-000000000000"
 CHARM = "tiny"
-_REQUIRES = "requires: {link-from: {interface: tiny_link}}\n"
-_FILES = {
+Files = dict[str, str]
+"""The text files of a charm."""
+TINY: Files = {
     "metadata.yaml": (
         "name: tiny\nsummary: tiny\ndescription: tiny\npeers: {cluster: {interface: tiny_cluster}}\n"
         "provides: {link: {interface: tiny_link}}\n"
@@ -34,6 +36,19 @@ _FILES = {
     "manifest.yaml": ("analysis: {}\nbases: [{name: ubuntu, channel: '24.04', architectures: [amd64]}]\n"),
     "dispatch": "#!/bin/sh\nexit 0\n",
 }
+"""The smallest charm: a peer endpoint `cluster`, and it provides `link`."""
+LINKED: Files = TINY | {
+    "metadata.yaml": TINY["metadata.yaml"] + "requires: {link-from: {interface: tiny_link}}\n"
+}
+"""The same, and it requires `link-from`."""
+WORKING: Files = LINKED | {
+    "config.yaml": (
+        "options: {setting: {type: string, default: none, description: s}, "
+        "size: {type: int, default: 1, description: n}}\n"
+    ),
+    "actions.yaml": "work: {description: works, params: {text: {type: string, default: hi}}}\n",
+}
+"""The same with two options and an action."""
 _PASSWORD = "a-password-of-the-contract-test"
 _EXACT = frozenset({"error", "error-code", "message", "code", "life"})
 """Keys whose values must be the recorded ones. For all other keys, only the type must be the same."""
@@ -45,14 +60,11 @@ _OF_A_PROVIDER = frozenset({"config", "host-cloud-region", "endpoint", "public-d
 
 
 class Stage:
-    """A new model with the contents of the recording's: machine 0, and a charm with its application hol0 there.
+    """A new model with the contents of the recording's: machine 0, and a charm with its application hol0 there."""
 
-    The charm has a peer endpoint `cluster`, provides `link`, and with `requires` requires `link-from`.
-    """
-
-    def __init__(self, access: ControllerAccess, requires: bool = True) -> None:
+    def __init__(self, access: ControllerAccess, charm: Files = LINKED) -> None:
         self._access = access
-        self._requires = requires
+        self._charm = charm
         self._connections: dict[str, WireClient] = {}
         self._passwords = {access.user.tag: access.user.password}
         self._nonces: dict[str, str] = {}
@@ -91,6 +103,10 @@ class Stage:
         if filled["type"] == "Admin" and filled["request"] == "Login":
             return self._login(on, filled)
         connection = self._connections.get(on) or self.logged_in(on)
+        if filled["request"] == "AddUser":
+            self._passwords |= {
+                f"user-{user['username']}": user["password"] for user in filled["params"]["users"]
+            }
         if filled["request"] != "SetPasswords":
             return connection.exchange(filled)
         changes: list[dict[str, str]] = filled["params"]["changes"]
@@ -102,6 +118,16 @@ class Stage:
             if not result:
                 self._passwords[change["tag"]] = change["password"]
         return reply
+
+    def replay(self, pair: dict[str, Any]) -> dict[str, Any]:
+        """Send a pair's request, keep what the pair names, and return the reply without this model's values."""
+        reply = self.exchange(pair["on"], pair["request"])
+        for word, path in pair.get("keep", {}).items():
+            value: Any = reply["response"]
+            for key in path.split("."):
+                value = value[int(key) if isinstance(value, list) else key]
+            self.words[word] = value
+        return self.sanitized(reply)
 
     def begin(self, on: str, request: dict[str, Any]) -> int:
         """Send a request that is answered later, and return the number for `end`."""
@@ -125,7 +151,9 @@ class Stage:
         text = re.sub(
             r"(?!00000000)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uuid>", text
         )
+        text = re.sub(r"\b[0-9a-v]{19}[0g]\b", "<xid>", text)
         text = re.sub(r"\b(?!192\.0\.2\.|127\.0\.0\.1\b)(\d{1,3}\.){3}\d{1,3}\b", "192.0.2.10", text)
+        text = re.sub(r'"(i64|s64|secret-key)": "[^"]+"', r'"\1": "<secret>"', text)
         text = re.sub(r"-----BEGIN CERTIFICATE.*?END CERTIFICATE-----(\\n)*", "<certificate>", text)
         return json.loads(text)
 
@@ -144,7 +172,7 @@ class Stage:
         return model, machine
 
     def _deploy(self, machine: str) -> None:
-        archive = _archive(self._requires)
+        archive = _archive(self._charm)
         access = self._access
         sha256 = hashlib.sha256(archive).hexdigest()
         status, answer, url = upload(
@@ -226,6 +254,8 @@ class Stage:
             connection = self._connect(NO_MODEL)
         elif "at the controller" in on:
             connection = self._connect(None)
+        elif "in the other model" in on:
+            connection = self._connect(self.words["<other>"])
         else:
             connection = self._connect(self.model)
         before = self._connections.get(on)
@@ -276,9 +306,10 @@ def _dict_differences(recorded: dict[str, Any], replied: dict[str, Any], at: str
 
 
 def _ordered(items: list[Any]) -> list[Any]:
-    """Sort relations by key, because they come in any order."""
-    if all(isinstance(item, dict) and "key" in item for item in items):
-        return sorted(items, key=lambda item: str(item["key"]))
+    """Sort relations and secrets, because they come in any order."""
+    for key in ("key", "relation-id", "label"):
+        if all(isinstance(item, dict) and key in item for item in items):
+            return sorted(items, key=lambda item: str(item[key]))
     return items
 
 
@@ -286,9 +317,8 @@ def _kind(value: object) -> type[object]:
     return float if isinstance(value, int) and not isinstance(value, bool) else type(value)
 
 
-def _archive(requires: bool) -> bytes:
+def _archive(files: Files) -> bytes:
     content = io.BytesIO()
-    files = _FILES | ({"metadata.yaml": _FILES["metadata.yaml"] + _REQUIRES} if requires else {})
     with zipfile.ZipFile(content, "w") as charm:
         for name, text in files.items():
             entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))

@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import Any
 
 from lab.juju.refusals import Refused
-from lab.juju.statuses import moment, now
+from lab.juju.statuses import now
 from lab.juju.watchers import Topics
 
 _ALPHABET = "0123456789abcdefghijklmnopqrstuv"  # of xid
@@ -76,7 +76,7 @@ class SecretStore:
     """The secrets of one model.
 
     Tells ("consumed-secrets", unit) of new revisions, ("obsolete-secrets", owner) and ("deleted-secrets", owner) of
-    revisions as "id/number", and ("rotation", owner) of the times of rotations by id.
+    revisions as "id/number", and ("rotation", owner) of ids with another time of rotation.
     """
 
     def __init__(self, topics: Topics) -> None:
@@ -90,7 +90,7 @@ class SecretStore:
         number = secret_id(uri)
         secret = self.all.get(number)
         if secret is None:
-            raise Refused(f'secret "{number}" not found', "secret not found")
+            raise Refused("secret not found", "secret not found")
         return secret
 
     def labelled(self, owner: str, label: str) -> Secret | None:
@@ -128,8 +128,6 @@ class SecretStore:
         secret.updated = now()
         if fields.get("auto-prune") is not None:
             secret.auto_prune = bool(fields["auto-prune"])
-        if fields.get("rotate-policy") is not None:
-            self._rotate_by(secret, str(fields["rotate-policy"]))
         data = data_of(fields)
         if data:
             secret.checksum = str(fields["content"].get("checksum") or "") or checksum(data)
@@ -139,6 +137,8 @@ class SecretStore:
                 if consumer.revision < secret.latest:
                     self._topics.tell(("consumed-secrets", unit), [secret.uri])
             self._look_for_obsolete(secret)
+        if fields.get("rotate-policy") is not None:
+            self._rotate_by(secret, str(fields["rotate-policy"]))
 
     def rotated(self, secret: Secret, retry: timedelta | None) -> None:
         """Set when a secret rotates next, counted from the last due time: by its policy, or sooner if to `retry`."""
@@ -201,7 +201,7 @@ class SecretStore:
 
     def _rotate_at(self, secret: Secret, at: datetime) -> None:
         secret.rotates_at = at
-        self._topics.tell(("rotation", secret.owner), {secret.id: moment(at)})
+        self._topics.tell(("rotation", secret.owner), [secret.id])
 
     def _look_for_obsolete(self, secret: Secret) -> None:
         kept = {consumer.revision for consumer in secret.consumers.values()} | {secret.latest}

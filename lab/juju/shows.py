@@ -27,7 +27,7 @@ def _applications(call: Call) -> dict[str, Any]:
         name = str(entity["tag"]).removeprefix("application-")
         application = call.model.applications.get(name)
         if application is None:
-            raise not_found(f'application "{name}"')
+            raise not_found(f"application {name}")
         shown: dict[str, Any] = {
             "tag": f"application-{name}",
             "charm": application.charm.name,
@@ -50,7 +50,7 @@ def _units(call: Call) -> dict[str, Any]:
         name = unit_name(str(entity["tag"])) or ""
         unit = call.model.unit(name)
         if unit is None:
-            raise not_found(f'unit "{name}"')
+            raise not_found(f"unit {name}")
         shown: dict[str, Any] = {
             "tag": entity["tag"],
             "workload-version": unit.workload_version,
@@ -75,9 +75,9 @@ def _relation_data(model: Model, unit: Unit, relation: Relation) -> dict[str, An
     return {
         "relation-id": relation.id,
         "endpoint": own.name,
-        "cross-model": application is None,
+        "cross-model": False,
         "related-endpoint": related.name,
-        "ApplicationData": relation.of_application(other).settings,
+        "ApplicationData": relation.of_application(unit.application).settings,
         "unit-relation-data": {
             name: {"InScope": name in relation.in_scope, "UnitData": relation.settings_of(name) or {}}
             for name in (application.units if application else ())

@@ -22,6 +22,7 @@ facade("Client", "user")
 _ALLOCATING = Status("allocating")
 _RUNNING = Status("running", "Manually provisioned machine")
 _NOT_MODIFIED = Status("", since="").detailed(data=False) | {"since": None}
+_TERMINATED = Status("terminated", "offer has been removed")
 _WAITING = Status("waiting", "waiting for machine")
 
 
@@ -124,14 +125,15 @@ def _related(model: Model, name: str, shown: set[str]) -> dict[str, list[str]]:
 
 def _consumed(call: Call, consumed: Consumed) -> dict[str, Any]:
     model, offering = call.model, call.session.controller.models.get(consumed.model)
-    application = offering.applications.get(consumed.offer.application) if offering else None
+    offered = offering is not None and consumed.offer.name in offering.offers
+    application = offering.applications[consumed.offer.application] if offering and offered else None
     return {
         "offer-url": consumed.url,
         "offer-name": consumed.name,
         "endpoints": [endpoint.as_remote() for endpoint in consumed.endpoints.values()],
         "life": "alive",
         "relations": _related(model, consumed.name, model.applications.keys() | model.consumed.keys()),
-        "status": (_status(application) if application else Status("terminated")).detailed(),
+        "status": (_status(application) if application else _TERMINATED).detailed(),
     }
 
 

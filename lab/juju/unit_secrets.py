@@ -1,7 +1,8 @@
 """The SecretsManager facade: secrets as units own and consume them. They make and change them by CommitHookChanges.
 
-From source (apiserver/facades/agent/secretsmanager and domain/secret of Juju 4.0). Contents are in the controller's
-own backend, so that no reply names another. The watchers of rotation and expiry begin with an empty event, as there.
+Recorded, but for revisions of one's own and what is deleted: those are from source (apiserver/facades/agent/
+secretsmanager and domain/secret of Juju 4.0). Contents are in the controller's own backend, so that no reply names
+another. The watchers of rotation and expiry begin with an empty event, as there. Nothing expires.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from lab.juju.methods import facade, method
 from lab.juju.model import Unit
 from lab.juju.refusals import Refused, not_found, permission_denied
 from lab.juju.rpc import Call, for_each
-from lab.juju.secret_store import Secret, data_of, new_id
+from lab.juju.secret_store import Secret, data_of, new_id, secret_id
 from lab.juju.statuses import moment
 from lab.juju.watchers import Watcher, merge_names
 from lab.juju.watching import watch
@@ -53,6 +54,7 @@ def _content(call: Call) -> dict[str, Any]:
 def _wanted(call: Call, unit: Unit, uri: str, label: str) -> Secret:
     store = call.model.secrets
     if uri:
+        secret_id(uri)
         try:
             return store.find(uri)
         except Refused as refusal:
@@ -144,20 +146,22 @@ def _watch_deleted(call: Call) -> dict[str, Any]:
 @method("SecretsManager", "WatchSecretsRotationChanges")
 def _watch_rotation(call: Call) -> dict[str, Any]:
     owners = _owners(call)
-
-    def merge(pending: dict[str, str] | None, change: dict[str, str]) -> dict[str, str]:
-        return (pending or {}) | change
-
-    watcher = Watcher(
-        merge,
-        lambda pending: [{"uri": f"secret:{one}", "next-trigger-time": at} for one, at in pending.items()],
-    )
+    watcher = Watcher(merge_names, lambda ids: _rotations(call, ids))
     number = watch(call, watcher, *(("rotation", owner) for owner in owners))
     for owner in owners:
         for secret in call.model.secrets.owned_by(owner):
             if secret.rotates_at is not None:
-                watcher.changed({secret.id: moment(secret.rotates_at)})
+                watcher.changed([secret.id])
     return {"watcher-id": number, "changes": []}
+
+
+def _rotations(call: Call, ids: list[str]) -> list[dict[str, Any]]:
+    there = [secret for one in ids if (secret := call.model.secrets.all.get(one)) is not None]
+    return [
+        {"uri": secret.uri, "revision": secret.latest, "next-trigger-time": moment(secret.rotates_at)}
+        for secret in there
+        if secret.rotates_at is not None
+    ]
 
 
 @method("SecretsManager", "WatchSecretRevisionsExpiryChanges")
@@ -200,7 +204,7 @@ def check_new(call: Call, fields: dict[str, Any]) -> None:
     if not data_of(fields):
         raise Refused("creating secrets: empty secret value not valid", "not valid")
     if str(fields["owner-tag"]) not in _tags(_caller(call)):
-        raise Refused("creating secrets: permission denied", "unauthorized access")
+        raise Refused("creating secrets: permission denied")
 
 
 def find_managed(call: Call, unit: Unit, uri: str) -> Secret | None:

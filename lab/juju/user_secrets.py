@@ -1,6 +1,6 @@
 """The Secrets facade: secrets that users make in a model, and the list of all. Users see charms' secrets in it too.
 
-From source (apiserver/facades/client/secrets of Juju 4.0). Contents are in the controller's own backend, "internal".
+Recorded. Contents are in the controller's own backend, "internal".
 """
 
 from __future__ import annotations
@@ -74,8 +74,7 @@ def _change_access(call: Call, granted: bool) -> dict[str, Any]:
     def one(name: str) -> dict[str, Any]:
         if name not in call.model.applications:
             raise Refused(
-                f'cannot change access to "{secret.uri}" for "{name}": application "{name}" not found',
-                "not found",
+                f'cannot change access to "{secret.uri}" for "{name}": application "{name}" not found'
             )
         if granted:
             secret.grants[f"application-{name}"] = f"model-{call.model.uuid}"
@@ -133,7 +132,10 @@ def _find(call: Call, uri: str, label: str) -> Secret:
         raise Refused("must specify either URI or label")
     secret = call.model.secrets.labelled(_owner(call), label)
     if secret is None:
-        raise Refused(f'getting user secret for label "{label}": secret not found', "secret not found")
+        raise Refused(
+            f'getting user secret for label "{label}": secret with label "{label}" not found',
+            "secret not found",
+        )
     return secret
 
 

@@ -1,7 +1,7 @@
 """The UserManager facade: adds, lists and removes users, as a superuser asks.
 
-Adding and listing are recorded, the rest is from source (apiserver/facades/client/usermanager of Juju 4.0). A user that
-is added may log in to the controller, and nothing more: models, the cloud and offers have levels of their own.
+Recorded. A user that is added may log in to the controller, and nothing more: models, the cloud and offers have levels
+of their own.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 from typing import Any
+from uuid import uuid4
 
 from lab.juju.accounts import User
 from lab.juju.methods import facade, method
@@ -29,9 +30,11 @@ def _add(call: Call) -> dict[str, Any]:
     def add(fields: dict[str, Any]) -> dict[str, Any]:
         name = str(fields["username"])
         if not _NAME.fullmatch(name):
-            raise Refused(f'creating user: name "{name}" not valid', "not valid")
+            raise Refused(f'creating user: user name "{name}" not valid', "not valid")
         if name in users:
-            raise Refused(f'creating user: adding user: user "{name}": user already exists', "already exists")
+            raise Refused(
+                f'creating user: adding user with uuid "{uuid4()}": adding user "{name}": user already exists'
+            )
         users[name] = User(name, str(fields.get("password") or ""), str(fields.get("display-name") or ""))
         key = {} if fields.get("password") else {"secret-key": secrets.token_urlsafe(32)}  # to register with
         return {"tag": f"user-{name}"} | key
@@ -50,7 +53,7 @@ def _remove(call: Call) -> dict[str, Any]:
         if name == controller.setup.user:
             raise Refused(f'cannot delete controller owner "{name}"', "bad request")
         if controller.users.pop(name, None) is None:
-            raise Refused(f'failed to delete user "{name}": user not found', "user not found")
+            raise Refused(f'failed to delete user "{name}": active user "{name}": user not found')
         controller.cloud_users.pop(name, None)
         for model in controller.models.values():
             model.users.pop(name, None)

@@ -17,14 +17,14 @@ from typing import Any
 
 import pytest
 
-from lab.juju.replay import Stage, differences
+from lab.juju.replay import LINKED, TINY, WORKING, Stage, differences
 from lab.juju.simulator import JujuLab
 from tippingpoint.targets.juju.api.access import ControllerAccess, from_store
 
 DATA = Path(__file__).parent / "data"
-RECORDINGS = {
-    name: json.loads((DATA / f"{name}.json").read_text()) for name in ("juju-4.0.15", "juju-4.0.15-more")
-}
+CHARMS = {"juju-4.0.15": TINY, "juju-4.0.15-more": LINKED, "juju-4.0.15-operate": WORKING}
+"""The charm of each recording."""
+RECORDINGS = {name: json.loads((DATA / f"{name}.json").read_text()) for name in CHARMS}
 _REMOVED_WITHIN_S = 600.0
 
 
@@ -52,8 +52,8 @@ def replies(controller: ControllerAccess) -> dict[str, list[dict[str, Any]]]:
     """What the controller replies to every recorded request, in the recorded order; a model per recording."""
     replied: dict[str, list[dict[str, Any]]] = {}
     for name, pairs in RECORDINGS.items():
-        with Stage(controller, requires=name != "juju-4.0.15") as stage:
-            replied[name] = [stage.sanitized(stage.exchange(pair["on"], pair["request"])) for pair in pairs]
+        with Stage(controller, CHARMS[name]) as stage:
+            replied[name] = [stage.replay(pair) for pair in pairs]
     return replied
 
 

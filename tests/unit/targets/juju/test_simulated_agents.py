@@ -292,11 +292,12 @@ def test_tasks_that_waited_for_a_unit_are_its_watchers_first_event(model: Popula
 
 def test_an_action_runs_on_the_leader(model: Population) -> None:
     unit = model.unit("a/1")
-    before = _enqueue(model, "a/leader")["actions"][0]
+    led = [{"receiver": "a/leader", "name": "work"}]
+    message, code = model.refusal(model.admin, "Action.EnqueueOperation", actions=led)
     model.lead(unit, "a/1")
     after = _enqueue(model, "a/leader")["actions"][0]
 
-    assert before["error"]["message"] == "getting leader unit for a: no leader"
+    assert (message, code) == ('getting leader unit for a: application "a" not found in leases', "not found")
     assert after["action"]["receiver"] == "unit-a-1"
 
 
@@ -322,7 +323,7 @@ def test_what_cannot_run_is_refused(model: Population) -> None:
         return model.refusal(model.admin, "Action.EnqueueOperation", actions=actions)
 
     assert refusal("unit-a-0", "play") == ('action "play" not defined for unit "a/0".', "not found")
-    assert refusal("unit-c-0", "work")[0].endswith('application "c": application not found')
+    assert refusal("unit-c-0", "work")[0].endswith('application "c": application "c" not found')
     assert "error" in _enqueue(model, "unit-a-9")["actions"][0]
 
 
@@ -423,7 +424,7 @@ def test_only_the_leader_makes_and_changes_its_applications_secrets(model: Popul
     assert _get(model, other, "", label="ours")["content"]["data"] == CONTENT["data"]
     update = {"uri": uri, "content": CONTENT | {"checksum": "2"}}
     assert model.commit(other, "a/1", secret_updates=[update])["error"] == {
-        "message": '"a/1" is not allowed to manage this secret',
+        "message": 'updating secrets: "a/1" is not allowed to manage this secret',
         "code": "unauthorized access",
     }
     assert model.ask(leader, "SecretsManager.GetSecretMetadata")["results"][0]["label"] == "ours"
@@ -434,9 +435,9 @@ def test_only_the_leader_makes_and_changes_its_applications_secrets(model: Popul
 # -- logs ----------------------------------------------------------------------------------------
 
 
-def _log_sink(model: Population, password: str) -> Any:
+def _log_sink(model: Population, password: str, tag: str = "unit-a-0") -> Any:
     sock = dial(model.lab.addresses[0], model.lab.ca)
-    credentials = base64.b64encode(f"unit-a-0:{password}".encode()).decode()
+    credentials = base64.b64encode(f"{tag}:{password}".encode()).decode()
     key = base64.b64encode(os.urandom(16)).decode()
     sock.sendall(
         f"GET /model/{model.uuid}/logsink?version=1 HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n"
@@ -464,6 +465,7 @@ def test_lines_in_the_log_sink_are_counted(model: Population) -> None:
     assert model.lab.ask({"do": "counts"})["log-lines"] == before + 3
 
 
-def test_a_wrong_password_gets_no_log_sink(model: Population) -> None:
-    with _log_sink(model, "wrong") as sock:
-        assert sock.recv(4096).startswith(b"HTTP/1.1 401")
+@pytest.mark.parametrize(("tag", "status"), [("unit-a-0", b"401"), ("user-admin", b"403")])
+def test_only_agents_with_their_password_get_the_log_sink(model: Population, tag: str, status: bytes) -> None:
+    with _log_sink(model, "wrong", tag) as sock:
+        assert sock.recv(4096).startswith(b"HTTP/1.1 " + status)

@@ -181,6 +181,19 @@ def test_an_offer_is_found_consumed_related_and_removed(model: Population, other
     assert other.status()["offers"] == {}
 
 
+def test_an_offer_whose_model_is_destroyed_is_shown_as_removed(model: Population, other: Population) -> None:
+    _offer(other)
+    _consume(model, other)
+    model.ask(model.admin, "Application.AddRelation", endpoints=["b:link-from", "share"])
+    _destroy(model, other.uuid)
+    status = model.status()
+
+    shown = status["remote-applications"]["share"]
+    assert (shown["status"]["status"], shown["status"]["info"]) == ("terminated", "offer has been removed")
+    assert shown["relations"] == {}
+    assert "share" not in str(status["relations"])
+
+
 def test_an_offer_is_consumed_once_under_a_name_that_is_free(model: Population, other: Population) -> None:
     _offer(other)
 
@@ -254,7 +267,7 @@ def test_a_users_secret_is_granted_to_an_application_and_updated(model: Populati
     granted = {"label": "s", "applications": ["a", "none"]}
     done, missing = model.ask(model.admin, "Secrets.GrantSecret", **granted)["results"]
     assert done == {}
-    assert missing["error"]["code"] == "not found"
+    assert missing["error"]["message"].endswith('application "none" not found')
     assert read()["content"] == VALUE
     new = {"data": {"key": base64.b64encode(b"new").decode()}}
     updated = {"uri": "", "existing-label": "s", "content": new}
