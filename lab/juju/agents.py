@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lab.juju.callers import for_each_unit, leads, own_unit
-from lab.juju.machines import unit_name
+from lab.juju.callers import for_each_unit, if_any, leads, own_unit
+from lab.juju.machines import unit_name, unit_tag
 from lab.juju.methods import facade, method
 from lab.juju.model import Unit
 from lab.juju.refusals import Refused, permission_denied
@@ -145,7 +145,10 @@ def _set_status(call: Call, which: str) -> dict[str, Any]:
 @method("Uniter", "SetApplicationStatus")
 def _set_application_status(call: Call) -> dict[str, Any]:
     def note(entity: dict[str, Any]) -> dict[str, Any]:
-        unit = own_unit(call, str(entity["tag"]))  # as in Juju, the tag is the leader's
+        tag = str(entity["tag"])  # as in Juju, that of a unit, which leads
+        if unit_name(tag) is None:
+            raise Refused(f'"{tag}" is not a valid unit tag')
+        unit = own_unit(call, tag)
         if not leads(call, unit):
             raise permission_denied()
         call.model.applications[unit.application].status = _status(entity)
@@ -240,12 +243,46 @@ def _current_model(call: Call) -> dict[str, Any]:
 
 @method("Uniter", "GetUnitContext")
 def _unit_context(call: Call) -> dict[str, Any]:
-    own_unit(call, str(call.params["tag"]))
+    unit = own_unit(call, str(call.params["tag"]))
     setup = call.session.controller.setup
+    opened = {
+        tag: {part["endpoint"]: part["port-ranges"] for part in parts} for tag, parts in _opened(call, unit)
+    }
     return {
         "api-addresses": [f"{address}:{setup.port}" for address in setup.addresses],
         "cloud-api-version": "",
         "legacy-proxy-settings": _NO_PROXY,
         "juju-proxy-settings": _NO_PROXY,
+        **if_any("opened-machine-port-ranges-by-endpoint", opened),
         "charm-tracing-config": {},
     }
+
+
+@method("Uniter", "OpenedPortRangesByEndpoint")
+def _opened_ports(call: Call) -> dict[str, Any]:
+    unit = own_unit(call, unit_tag(call.entity.id))
+    return {"results": [{"unit-port-ranges": dict(_opened(call, unit))}]}
+
+
+def _opened(call: Call, unit: Unit) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Return the open ports of all units on a unit's machine: by tag, and by endpoint."""
+    machine = call.model.machines[unit.machine]
+    there = [one for name in machine.units if (one := call.model.unit(name)) is not None]
+    return [
+        (
+            unit_tag(one.name),
+            [
+                {"endpoint": endpoint, "port-ranges": [_range(port) for port in sorted(ports)]}
+                for endpoint, ports in sorted(one.ports.items())
+                if ports
+            ],
+        )
+        for one in there
+        if any(one.ports.values())
+    ]
+
+
+def _range(port: str) -> dict[str, Any]:
+    span, _, protocol = port.rpartition("/")
+    first, _, last = span.partition("-")  # "icmp" has none
+    return {"from-port": int(first or -1), "to-port": int(last or first or -1), "protocol": protocol}

@@ -128,12 +128,15 @@ class _Secrets:
         self._creates = entries(changes, "secret-creates")
         for create in self._creates:
             check_new(call, create)
-        new = {create.get("uri") for create in self._creates}
+        new = {secret_id(create["uri"]) for create in self._creates if create.get("uri")}
 
         def managed(key: str, doing: str) -> list[tuple[dict[str, Any], Secret | None]]:
             try:
                 return [
-                    (part, None if part["uri"] in new else find_managed(call, unit, str(part["uri"])))
+                    (
+                        part,
+                        None if secret_id(part["uri"]) in new else find_managed(call, unit, str(part["uri"])),
+                    )
                     for part in entries(changes, key)
                 ]
             except Refused as refusal:

@@ -31,7 +31,20 @@ def _create_uris(call: Call) -> dict[str, Any]:
     count = int(call.params["count"])
     if count <= 0:
         raise Refused(f"secret URI count {count} not valid", "not valid")
-    return {"results": [{"result": f"secret:{new_id()}"} for _ in range(count)]}
+    return {"results": [{"result": f"secret://{call.model.uuid}/{new_id()}"} for _ in range(count)]}
+
+
+@method("SecretsManager", "GetSecretBackendConfigs")
+def _backends(call: Call) -> dict[str, Any]:
+    controller = call.session.controller
+    config = {
+        "model-controller": controller.uuid,
+        "model-uuid": call.model.uuid,
+        "model-name": call.model.name,
+        "draining": False,
+        "config": {"type": "controller"},
+    }
+    return {"active-id": controller.uuid, "results": {controller.uuid: config}}
 
 
 @method("SecretsManager", "GetSecretContentInfo")
@@ -44,6 +57,12 @@ def _content(call: Call) -> dict[str, Any]:
             raise Refused(f'"{unit.name}" is not allowed to read this secret', "unauthorized access")
         owns = secret.owner in _tags(unit)
         store = call.model.secrets
+        used = store.known_as(unit.name, label) if label and not owns else None
+        if used not in (None, secret):
+            raise Refused(
+                "getting latest secret revision: "
+                "UNIQUE constraint failed: secret_unit_consumer.label, secret_unit_consumer.unit_uuid"
+            )
         refresh, peek = bool(args.get("refresh")), bool(args.get("peek"))
         revision = store.consume(secret, unit.name, refresh, peek, "" if owns else label)
         return {"content": {"data": revision.data}}

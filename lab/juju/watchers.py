@@ -2,6 +2,9 @@
 
 As in Juju the first event is part of the answer that begins a watcher. `Next` with the watcher's id waits for a later
 one. If something never changes in a simulator, its watcher is only an id.
+
+A change is delivered at once. A real controller looks for changes of a model every 0.1 s while there are some, and
+after up to 10 s once there are none (internal/changestream/stream of Juju 4.0).
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ class Watcher:
     the event that is delivered of what is pending then.
     """
 
-    __slots__ = ("_answer", "_merge", "_pending", "_render")
+    __slots__ = ("_answer", "_merge", "_pending", "_render", "_stopped")
 
     def __init__(
         self, merge: Callable[[Any, Any], Any], render: Callable[[Any], Any] = lambda pending: pending
@@ -29,16 +32,23 @@ class Watcher:
         self._render = render
         self._pending: Any = None
         self._answer: Callable[[Any], None] | None = None
+        self._stopped: Callable[[], None] = lambda: None
 
     def changed(self, change: Any) -> None:
         """Record a change."""
         self._pending = self._merge(self._pending, change)
         self._tell()
 
-    def next(self, answer: Callable[[Any], None]) -> None:
-        """Call `answer` with the pending changes, now or when there are any."""
-        self._answer = answer
+    def next(self, answer: Callable[[Any], None], stopped: Callable[[], None]) -> None:
+        """Call `answer` with the pending changes, now or when there are any, or `stopped` if it is stopped before."""
+        self._answer, self._stopped = answer, stopped
         self._tell()
+
+    def stop(self) -> None:
+        """End the wait for a change."""
+        if self._answer is not None:
+            self._answer = None
+            self._stopped()
 
     def _tell(self) -> None:
         if self._answer is not None and self._pending is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lab.juju.methods import facade, method
-from lab.juju.refusals import not_found
+from lab.juju.refusals import Refused, not_found
 from lab.juju.rpc import Call
 from lab.juju.watchers import Topic, Watcher, merge_notice
 
@@ -17,14 +17,22 @@ facade("SecretsTriggerWatcher", "unit", "machine")
 
 @method("NotifyWatcher", "Next")
 def _next_notice(call: Call) -> None:
-    _watcher(call).next(lambda _: call.answer({}))
+    _watcher(call).next(lambda _: call.answer({}), lambda: _stopped(call, "*eventsource.NotifyWatcher"))
 
 
 @method("StringsWatcher", "Next")
 @method("RelationUnitsWatcher", "Next")
 @method("SecretsTriggerWatcher", "Next")
 def _next_changes(call: Call) -> None:
-    _watcher(call).next(lambda changes: call.answer({"watcher-id": "", "changes": changes}))
+    _watcher(call).next(
+        lambda changes: call.answer({"watcher-id": "", "changes": changes}),
+        lambda: _stopped(call, "*eventsource.NamespaceWatcher"),
+    )
+
+
+def _stopped(call: Call, kind: str) -> None:
+    message = f"expected an error from {kind}, got nil: watcher has been stopped"
+    call.session.refuse(call.number, Refused(message, "stopped"))
 
 
 @method("NotifyWatcher", "Stop")
@@ -32,7 +40,7 @@ def _next_changes(call: Call) -> None:
 @method("RelationUnitsWatcher", "Stop")
 @method("SecretsTriggerWatcher", "Stop")
 def _stop(call: Call) -> dict[str, Any]:
-    _watcher(call)
+    _watcher(call).stop()
     call.session.end_watcher(call.id)
     return {}
 

@@ -134,6 +134,11 @@ def test_open_ports_are_in_the_status_until_they_are_closed(model: Population) -
     assert opened() is None
     model.commit(unit, "a/0", open_ports=[port(80, 80), port(8000, 8010, "udp", "link"), port(0, 0, "icmp")])
     assert opened() == ["icmp", "80/tcp", "8000-8010/udp"]
+    ranges = model.ask(unit, "Uniter.OpenedPortRangesByEndpoint")["results"][0]["unit-port-ranges"]
+    context = model.ask(model.unit("a/1"), "Uniter.GetUnitContext", tag="unit-a-1")
+    udp = [{"from-port": 8000, "to-port": 8010, "protocol": "udp"}]
+    assert ranges["unit-a-0"][1] == {"endpoint": "link", "port-ranges": udp}
+    assert context["opened-machine-port-ranges-by-endpoint"]["unit-a-0"]["link"] == udp
     model.commit(unit, "a/0", close_ports=[port(80, 80), port(8000, 8010, "udp")])
     assert opened() == ["icmp"]
 
@@ -231,6 +236,22 @@ def test_a_commit_that_is_refused_changes_nothing(model: Population) -> None:
     assert refused["error"]["code"] == "not found"
     assert others == {"error": {"message": "permission denied", "code": "unauthorized access"}}
     assert model.status()["applications"]["a"]["units"]["a/0"]["opened-ports"] is None
+
+
+def test_who_waits_for_a_watcher_that_is_stopped_is_told(model: Population) -> None:
+    unit = model.unit("a/0")
+    (begun,) = model.ask(unit, "Uniter.WatchUnitRelations", **TAG)["results"]
+    waiting = model.begin_next(unit, "StringsWatcher", begun["watcher-id"])
+    stop = {
+        "type": "StringsWatcher",
+        "version": 1,
+        "request": "Stop",
+        "params": {},
+        "id": begun["watcher-id"],
+    }
+
+    assert unit.exchange(stop)["response"] == {}
+    assert unit.reply(waiting)["error-code"] == "stopped"
 
 
 # -- actions -------------------------------------------------------------------------------------
@@ -344,6 +365,11 @@ def _new_secret(model: Population, unit: Any, owner: str = "unit-a-0", **fields:
     return made["result"]
 
 
+def _short(uri: str) -> str:
+    """Return a secret's URI without its model's, as watchers tell it."""
+    return f"secret:{uri.rpartition('/')[2]}"
+
+
 def _get(model: Population, unit: Any, uri: str, **fields: Any) -> dict[str, Any]:
     (result,) = model.ask(unit, "SecretsManager.GetSecretContentInfo", args=[{"uri": uri} | fields])[
         "results"
@@ -369,7 +395,7 @@ def test_a_consumer_is_told_of_new_revisions_and_keeps_its_own_until_it_refreshe
     assert model.commit(owner, "a/0", secret_updates=[{"uri": uri, "content": second}]) == {}
 
     assert "changes" not in begun
-    assert model.event(consumer, waiting) == [uri]
+    assert model.event(consumer, waiting) == [_short(uri)]
     params = {"consumer-tag": "unit-b-0", "uris": [uri]}
     info = model.ask(consumer, "SecretsManager.GetConsumerSecretsRevisionInfo", **params)["results"]
     assert info == [{"revision": 2, "label": "mine"}]
@@ -377,8 +403,21 @@ def test_a_consumer_is_told_of_new_revisions_and_keeps_its_own_until_it_refreshe
     assert _get(model, consumer, uri, peek=True)["content"]["data"] == second["data"]
     assert _get(model, consumer, uri) == first
     (again,) = model.ask(consumer, "SecretsManager.WatchConsumedSecretsChanges", **watch)["results"]
-    assert again["changes"] == [uri]
+    assert again["changes"] == [_short(uri)]
     assert _get(model, consumer, uri, refresh=True)["content"]["data"] == second["data"]
+
+
+def test_a_consumers_label_names_one_secret(model: Population) -> None:
+    owner, other = model.unit("a/0"), model.unit("b/0")
+    uris = [_new_secret(model, owner) for _ in range(2)]
+    grants = [
+        {"uri": uri, "scope-tag": LINK, "subject-tags": ["application-b"], "role": "view"} for uri in uris
+    ]
+    model.commit(owner, "a/0", secret_grants=grants)
+    first, second = (_get(model, other, uri, label="mine") for uri in uris)
+
+    assert "error" not in first
+    assert "UNIQUE constraint failed" in second["error"]["message"]
 
 
 def test_a_revision_that_nobody_keeps_is_obsolete(model: Population) -> None:
@@ -392,7 +431,7 @@ def test_a_revision_that_nobody_keeps_is_obsolete(model: Population) -> None:
     assert model.commit(owner, "a/0", secret_deletes=[deleted]) == {}
     (listed,) = model.ask(model.admin, "Secrets.ListSecrets", filter={"owner-tag": "unit-a-0"})["results"]
 
-    assert obsolete == [f"{uri.removeprefix('secret:')}/1"]
+    assert obsolete == [f"{_short(uri).removeprefix('secret:')}/1"]
     assert [one["revision"] for one in listed["revisions"]] == [2]
     assert model.commit(owner, "a/0", secret_deletes=[{"uri": uri}]) == {}
     assert _get(model, owner, uri)["error"]["code"] == "secret not found"
@@ -409,7 +448,7 @@ def test_an_owner_is_told_when_to_rotate(model: Population) -> None:
     (second,) = model.event(owner, model.begin_next(owner, "SecretsTriggerWatcher", begun["watcher-id"]))
 
     assert begun["changes"] == []
-    assert first["uri"] == second["uri"] == uri
+    assert first["uri"] == second["uri"] == _short(uri)
     assert first["next-trigger-time"] < second["next-trigger-time"]
 
 
