@@ -71,12 +71,16 @@ def note(directory: Path, unit: str, word: UnitWord) -> None:
 _TOLD = {*Point.model_fields} - {"unit", "t", "ended"}
 
 
-def read_points(directory: Path) -> list[Point]:
-    """Return the points in order of time; invalid lines, such as a partial last one, are left out."""
+def read_text(directory: Path) -> str:
+    """Return the file's text; empty without one."""
     try:
-        text = (directory / FILE).read_text(encoding="utf-8", errors="replace")
+        return (directory / FILE).read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, NotADirectoryError):
-        return []
+        return ""
+
+
+def points_of(text: str) -> list[Point]:
+    """Return the points in order of time; invalid lines, such as a partial last one, are left out."""
     return sorted(_points(text.splitlines()), key=lambda point: point.t)
 
 
@@ -92,7 +96,7 @@ def _thin(path: Path) -> None:
     """Drop every second word of each unit, except its last."""
     kept: list[Point] = []
     by_unit: defaultdict[str, list[Point]] = defaultdict(list)
-    for point in read_points(path.parent):
+    for point in points_of(read_text(path.parent)):
         by_unit[point.unit].append(point)
     for points in by_unit.values():
         kept += points[:-1][::2] + points[-1:]
@@ -100,7 +104,7 @@ def _thin(path: Path) -> None:
 
 
 def build_course(run: SharedRun, points: list[Point]) -> dict[str, Any]:
-    """Return the page's charts, over seconds since the run's start: load, rate, latencies and failures of all units.
+    """Return load, rate, latencies and failures of all units, over seconds since the run's start.
 
     A unit counts with its last word, until its part has ended or it is silent for too long. Latencies are the highest
     of any unit, as they cannot be added.

@@ -15,15 +15,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NoReturn
 
+import orjson
 from pydantic import BaseModel, ValidationError
 
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.collect import WORSE
+from tippingpoint.collect.course import points_of
+from tippingpoint.collect.live import live_document
 from tippingpoint.collect.sandbox import give_way
 from tippingpoint.compare.named import compare_named, compare_repeats
 from tippingpoint.compare.trend.acknowledged import Acknowledged
 from tippingpoint.compare.trend.history import Order, trend_of
-from tippingpoint.conduct.run_state import SharedRun, read_word
+from tippingpoint.conduct.run_state import SharedRun, UnitWord, read_word
 from tippingpoint.digest.merge import gather
 from tippingpoint.errors import UserError
 from tippingpoint.report import write_comparison, write_report, write_trend
@@ -45,7 +48,7 @@ class CollectedRun(BaseModel):
 class Asked(BaseModel):
     """The request, as JSON on standard input."""
 
-    do: Literal["report", "compare", "trend", "export", "judge"]
+    do: Literal["report", "live", "compare", "trend", "export", "judge"]
     runs: list[CollectedRun]
     names: list[str] = []
     """The runs to compare, in order: ids of `runs`, or seed:NAME."""
@@ -56,6 +59,10 @@ class Asked(BaseModel):
     format: Literal["md", "html", "json", "junit"] = "md"
     tolerance: float = 0.10
     by: Order = "date"
+    course: str = ""
+    """The progress of a run that goes on (runs.StoredRun.course)."""
+    state: str = ""
+    """Where such a run is, in a few words."""
     acknowledged: dict[RunId, str] = {}
     """The reasons for changes that are accepted: see compare.trend.acknowledged."""
 
@@ -66,8 +73,11 @@ def main() -> None:
     try:
         asked = Asked.model_validate_json(sys.stdin.buffer.read())
         with tempfile.TemporaryDirectory(prefix="tippingpoint-") as place:
-            directories = [gathered(run, Path(place)) for run in asked.runs]
-            code = _DO[asked.do](asked, {directory.name: directory for directory in directories})
+            if asked.do == "live":
+                code = _live(asked)
+            else:
+                directories = [gathered(run, Path(place)) for run in asked.runs]
+                code = _DO[asked.do](asked, {directory.name: directory for directory in directories})
         sys.stdout.flush()
     except ValidationError as problem:
         told = " ".join(str(problem).split())
@@ -93,12 +103,24 @@ def gathered(run: CollectedRun, out: Path) -> Path:
     shared = SharedRun.model_validate_json(run.run)
     if not run.digests and not shared.over:
         raise UserError("run", shared.id, "a run with a result; no unit has sent one yet")
-    said = {unit: read_word(text) for unit, text in run.words.items()}
-    words = {unit: word for unit, word in said.items() if word is not None}
-    directory = gather(shared, run.digests, words, out)
+    directory = gather(shared, run.digests, _words(run), out)
     if run.resources is not None:
         (directory / RESOURCES).write_text(run.resources, encoding="utf-8")
     return directory
+
+
+def _words(run: CollectedRun) -> dict[str, UnitWord]:
+    said = {unit: read_word(text) for unit, text in run.words.items()}
+    return {unit: word for unit, word in said.items() if word is not None}
+
+
+def _live(asked: Asked) -> int:
+    """Print the document of a run that goes on."""
+    (run,) = asked.runs
+    shared = SharedRun.model_validate_json(run.run)
+    document = live_document(shared, _words(run), points_of(asked.course), asked.state)
+    _print(orjson.dumps(document).decode())
+    return MET
 
 
 def _report(asked: Asked, runs: dict[str, Path]) -> int:

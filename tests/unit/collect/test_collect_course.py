@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tippingpoint.collect import course
-from tippingpoint.collect.course import FILE, MOST_POINTS, build_course, read_points
+from tippingpoint.collect.course import FILE, MOST_POINTS, build_course, points_of
 from tippingpoint.collect.runs import Runs
 from tippingpoint.conduct.director import begin_run
 from tippingpoint.conduct.run_state import SharedRun, UnitProgress, UnitWord, silent_after
@@ -32,6 +32,12 @@ def kept(tmp_path: Path, run: SharedRun) -> Runs:
     runs = Runs(tmp_path)
     runs.keep(run)
     return runs
+
+
+def course_of(runs: Runs) -> dict[str, Any]:
+    """What is drawn of the newest run."""
+    run = runs.find("")
+    return build_course(run.shared, points_of(run.course))
 
 
 def say(
@@ -59,7 +65,7 @@ def test_units_are_added_up_at_each_word(kept: Runs, run: SharedRun) -> None:
     say(kept, run, 1, 3, held=20, rate=6.0, p50_ms=1.0, p99_ms=40.0, errors=2)
     say(kept, run, 0, 31, held=50, rate=7.0, p50_ms=3.0, p99_ms=8.0, lost=1)
 
-    drawn = kept.find("").course
+    drawn = course_of(kept)
 
     assert drawn["t"] == [1, 3, 31]
     assert drawn["held"] == [10, 30, 70]
@@ -77,7 +83,7 @@ def test_moments_are_on_the_run_s_clock(kept: Runs, run: SharedRun) -> None:
     say(kept, run, 0, 1, held=10)
     say(kept, run, 1, 2, offset=600.0, held=10)
 
-    assert kept.find("").course["t"] == [1, 2]
+    assert course_of(kept)["t"] == [1, 2]
 
 
 def test_a_word_of_another_time_is_left_out(kept: Runs, run: SharedRun) -> None:
@@ -85,14 +91,14 @@ def test_a_word_of_another_time_is_left_out(kept: Runs, run: SharedRun) -> None:
     say(kept, run, 0, 1, held=10)
     say(kept, run, 1, -1_000_000_000.0, held=10)
 
-    assert kept.find("").course["t"] == [1]
+    assert course_of(kept)["t"] == [1]
 
 
 def test_stages_are_where_the_furthest_unit_is(kept: Runs, run: SharedRun) -> None:
     for at, stage, held in ((1, 1, 25), (31, 1, 50), (61, 2, 60), (91, 2, 100)):
         say(kept, run, 0, at, stage=stage, size=50 * stage, held=held)
 
-    assert kept.find("").course["stages"] == [
+    assert course_of(kept)["stages"] == [
         {"number": 1, "kind": "ramp", "from": 1, "to": 61, "size": 50},
         {"number": 2, "kind": "ramp", "from": 61, "to": 91, "size": 100},
     ]
@@ -105,26 +111,26 @@ def test_a_unit_that_ended_or_is_silent_holds_nothing_any_more(kept: Runs, run: 
     say(kept, run, 1, late, held=20)
     say(kept, run, 1, late + 1, phase="over")
 
-    assert kept.find("").course["held"] == [10, 30, 20, 0]
+    assert course_of(kept)["held"] == [10, 30, 20, 0]
 
 
 def test_nothing_is_drawn_of_what_is_made_before_the_first_stage(kept: Runs, run: SharedRun) -> None:
     say(kept, run, 0, -15, phase="making", stage=0, size=0, preparing="units: 3 of 50")
 
-    assert kept.find("").course["t"] == []
+    assert course_of(kept)["t"] == []
 
 
 def test_nothing_is_drawn_of_units_that_never_began(kept: Runs, run: SharedRun) -> None:
     say(kept, run, 0, -15, phase="failed")
 
-    assert kept.find("").course["t"] == []
+    assert course_of(kept)["t"] == []
 
 
 def test_a_long_run_has_so_many_points(kept: Runs, run: SharedRun) -> None:
     for number in range(3 * MOST_POINTS):
         say(kept, run, number % 2, 30.0 * number, held=number)
 
-    drawn = kept.find("").course
+    drawn = course_of(kept)
 
     assert MOST_POINTS / 2 < len(drawn["t"]) <= MOST_POINTS + 1
     assert drawn["t"] == sorted(drawn["t"])
@@ -141,7 +147,7 @@ def test_the_file_stays_small_and_keeps_every_unit(
         say(kept, run, number % 2, 30.0 * number, held=number)
 
     directory = kept.find("").directory
-    points = read_points(directory)
+    points = points_of(course.read_text(directory))
     assert (directory / FILE).stat().st_size <= 4200
     assert {point.unit for point in points} == {*UNITS}
     assert {point.held for point in points} >= {398, 399}
@@ -151,7 +157,7 @@ def test_the_same_word_again_is_no_point(kept: Runs, run: SharedRun) -> None:
     for _ in range(3):
         say(kept, run, 0, 1, held=10)
 
-    assert kept.find("").course["t"] == [1]
+    assert course_of(kept)["t"] == [1]
 
 
 @examples(40)
@@ -165,7 +171,7 @@ def test_a_damaged_file_costs_its_damaged_lines(kept: Runs, run: SharedRun, text
     scrap = (text.replace("\n", " ").replace("\r", " ") + "\n").encode(errors="replace")
     (directory / FILE).write_bytes(scrap + whole if head else whole + scrap[:-1])
 
-    assert {1, 0} <= {point.t - STARTED for point in read_points(directory)}
+    assert {1, 0} <= {point.t - STARTED for point in points_of(course.read_text(directory))}
 
 
 @given(st.lists(st.tuples(st.floats(-5000, 5000), st.integers(0, 1), st.integers(0, 10**9)), max_size=30))

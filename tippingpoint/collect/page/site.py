@@ -7,7 +7,6 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -22,10 +21,7 @@ from tippingpoint.collect.page.access import SESSION, PageAccess
 from tippingpoint.compare.baseline_texts import PREFIX
 from tippingpoint.compare.baselines import list_baselines
 from tippingpoint.errors import UserError
-from tippingpoint.report.formats.html import page_script
 from tippingpoint.util import timing
-from tippingpoint.util.durations import format_duration
-from tippingpoint.util.numbers import show_us
 from tippingpoint.util.templates import template_environment
 
 LARGEST_FORM = 4096
@@ -87,8 +83,6 @@ class RunView:
     reportable: bool = False
     before: str = ""
     """The id of the run of the same plan before it, if that can be compared; empty without one."""
-    reasons: tuple[str, ...] = ()
-    """Why it ended as it did, a line each, unless the sentence says it."""
 
 
 class Site(ABC):
@@ -98,6 +92,8 @@ class Site(ABC):
     """The cookie of a login. With this prefix, browsers accept it only from this very host, by TLS."""
     secure = True
     """Whether the cookie is for TLS only."""
+    exports = False
+    """Whether runs can be exported."""
     no_run = "No run has arrived yet. Start one on a generator: juju run load-claimer/leader start plan=NAME"
     """What the list says without a run."""
 
@@ -115,7 +111,6 @@ class Site(ABC):
                 web.get("/", self._list),
                 web.get("/style.css", _style),
                 web.get("/script.js", _script),
-                web.get("/charts.js", _charts),
                 web.get("/login", self._login_form),
                 web.post("/login", self._login),
                 web.post("/logout", self._logout),
@@ -207,7 +202,14 @@ class Site(ABC):
     async def _list(self, request: web.Request) -> web.Response:
         runs = with_runs_before(await asyncio.to_thread(self._views))
         baselines = await asyncio.to_thread(list_baselines)
-        return page("runs.html.j2", runs=runs, baselines=baselines, prefix=PREFIX, no_run=self.no_run)
+        return page(
+            "runs.html.j2",
+            runs=runs,
+            baselines=baselines,
+            prefix=PREFIX,
+            no_run=self.no_run,
+            exports=self.exports,
+        )
 
     async def _compare(self, request: web.Request) -> web.StreamResponse:
         """Compare `against` with each `run`: ids, or seed:NAME; `format` and `tolerance` are as in the action.
@@ -295,7 +297,7 @@ def file_answer(path: Path, form: str, name: str) -> web.StreamResponse:
 
 
 def live_answer(text: str) -> web.Response:
-    """Return a report of a run of this machine, which may ask for itself again."""
+    """Return a report that may ask for itself again. It is made here, by our template, and not by the engine."""
     return web.Response(
         text=text,
         content_type="text/html",
@@ -328,14 +330,6 @@ async def _script(request: web.Request) -> web.Response:
     return _asset("text/javascript", _text("collect.page", "templates/page.js"))
 
 
-async def _charts(request: web.Request) -> web.Response:
-    """Return the script that draws a run in progress, with the one that draws the charts of a report."""
-    return _asset(
-        "text/javascript",
-        page_script(_text("report", "assets/charts.js"), _text("collect.page", "templates/course.js")),
-    )
-
-
 def _asset(kind: str, text: str) -> web.Response:
     return web.Response(
         text=text, content_type=kind, charset="utf-8", headers={"Cache-Control": "private, max-age=300"}
@@ -359,30 +353,4 @@ def page(template: str, *, status: int = 200, **shown: Any) -> web.Response:
 
 @cache
 def _environment() -> Environment:
-    environment = template_environment("tippingpoint.collect.page")
-    environment.filters |= {
-        "moment": _moment,
-        "milliseconds": _milliseconds,
-        "duration": _duration,
-        "rate": _rate,
-    }
-    return environment
-
-
-def _moment(seconds: float) -> str:
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
-    except (OverflowError, ValueError, OSError):
-        return ""
-
-
-def _milliseconds(value: float | None) -> str:
-    return "" if value is None else show_us(value * 1000)
-
-
-def _duration(seconds: float) -> str:
-    return format_duration(round(seconds))
-
-
-def _rate(value: float) -> str:
-    return f"{value:.0f}" if value >= 10 else f"{value:.1f}"
+    return template_environment("tippingpoint.collect.page")

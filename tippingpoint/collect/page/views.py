@@ -1,9 +1,9 @@
-"""The pages of collected runs: all runs, one run in progress, its reports, and comparisons."""
+"""The pages of collected runs: all runs, each run's report, live while it goes on, and comparisons."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import json
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,31 +13,21 @@ from tippingpoint.collect.followed import asked as followed_as
 from tippingpoint.collect.followed import followed
 from tippingpoint.collect.page.access import PageAccess
 from tippingpoint.collect.page.reports import Reports
-from tippingpoint.collect.page.site import RunView, Site, file_answer, page
+from tippingpoint.collect.page.site import RunView, Site, file_answer, live_answer
 from tippingpoint.collect.runs import Runs, StoredRun
 from tippingpoint.compare.baseline_texts import PREFIX
-from tippingpoint.conduct.run_state import UnitWord
 from tippingpoint.errors import UserError
-from tippingpoint.report.formats.html import embedded
+from tippingpoint.report.formats.html import render_html
 from tippingpoint.util import timing
 
-_NAMED = 3
-"""How many units with the same reason are named, before they are counted."""
 _RECENT = 3600.0
 """Seconds without a word after which a page that follows a run stops polling."""
 
 
-@dataclass(frozen=True)
-class UnitView:
-    """One unit's part of a run."""
-
-    name: str
-    word: UnitWord | None
-    missing: str
-
-
 class Pages(Site):
     """The pages of the runs in one directory of a collector."""
+
+    exports = True
 
     def __init__(self, runs: Runs, access: PageAccess, reports: Reports) -> None:
         super().__init__(access)
@@ -55,17 +45,21 @@ class Pages(Site):
         now = timing.wall()
         return [_view(run, now) for run in self._runs.newest_first()]
 
-    async def _run(self, request: web.Request) -> web.Response:
-        def read() -> tuple[RunView, list[UnitView], float, dict[str, Any]]:
-            run, now = self._find(request.match_info["run"]), timing.wall()
-            words = run.words
-            units = [
-                UnitView(unit, words.get(unit), run.shared.missing.get(unit, "")) for unit in run.shared.units
-            ]
-            return _view(run, now), units, max(0.0, now - run.heard), run.course
-
-        run, units, silent, course = await asyncio.to_thread(read)
-        return page("run.html.j2", run=run, units=units, silent=silent, course=course, data=embedded(course))
+    async def _run(self, request: web.Request) -> web.StreamResponse:
+        """Show a run's report. Of a run that goes on, or whose results are still arriving, it follows what comes."""
+        now = timing.wall()
+        run = await asyncio.to_thread(self._find, request.match_info["run"])
+        if await asyncio.to_thread(lambda: run.complete):
+            return file_answer(await self._reports.answer("report", [run], format="html"), "html", run.id)
+        if run.shared.over:
+            path = await self._reports.answer("report", [run], format="json")
+        else:
+            course = await asyncio.to_thread(lambda: run.course)
+            path = await self._reports.answer("live", [run], course=course, state=run.state(now))
+        live = now - run.heard < _RECENT
+        return live_answer(
+            await asyncio.to_thread(lambda: render_html(json.loads(path.read_bytes()), live=live))
+        )
 
     async def _report(self, request: web.Request) -> web.StreamResponse:
         run = await asyncio.to_thread(self._find, request.match_info["run"])
@@ -118,25 +112,4 @@ def _view(run: StoredRun, now: float) -> RunView:
         sentence="" if verdict is None else verdict.sentence,
         live=verdict is None and now - run.heard < _RECENT,
         reportable=run.reportable,
-        reasons=_reasons(run),
     )
-
-
-def _reasons(run: StoredRun) -> tuple[str, ...]:
-    """Return why units are missing or failed, why the run was stopped, and why the verdict is withheld."""
-    verdict, words = run.verdict, run.words
-    why = {unit: word.problem for unit, word in words.items() if word.phase == "failed" and word.problem}
-    by_reason: dict[str, list[str]] = {}
-    for unit, reason in {**why, **run.shared.missing}.items():
-        by_reason.setdefault(reason, []).append(unit)
-    lines = [f"{_named(units)}: {reason}" for reason, units in by_reason.items()]
-    if run.shared.stopped:
-        lines.append(f"stopped: {run.shared.stopped}")
-    if verdict is not None:
-        lines = [*lines, *(reason for reason in verdict.reasons if reason not in lines)]
-        lines = [line for line in lines if line.rpartition(": ")[2] not in verdict.sentence]
-    return tuple(lines)
-
-
-def _named(units: list[str]) -> str:
-    return ", ".join(units) if len(units) <= _NAMED else f"{units[0]} and {len(units) - 1} more units"

@@ -23,6 +23,8 @@ function takeOver(fresh) {
   again();
 }
 
+const quiet = Object.assign(document.createElement("p"), { className: "soft", textContent: "No answer. What is shown is not up to date." });
+quiet.setAttribute("role", "status");
 async function follow() {
   let wait = 1000;
   if (!document.hidden) {
@@ -35,8 +37,10 @@ async function follow() {
       takeOver(fresh);
       scrollTo(scrollX, at);
       if (fresh.body.dataset.live !== "yes") { document.querySelector(".colophon").replaceWith(document.importNode(fresh.querySelector(".colophon"), true)); return; }
+      quiet.remove();
       wait = Math.max(wait - (performance.now() - began), 4 * (performance.now() - began));
     } catch {
+      document.querySelector(".masthead").append(quiet);
       wait = 5000;
     }
   }

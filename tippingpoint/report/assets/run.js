@@ -319,7 +319,7 @@ function drawRun() {
     if (!found) continue;
     draw("chart-time-" + operation, 230, () => {
       const colour = operationColour(operation), soft = css("--soft");
-      const columns = [["p50", DASHED], ["p99", SOLID], ["max", DOTTED]].map(([name, dash]) => ({ values: found[name],
+      const columns = [["p50", DASHED], ["p99", SOLID], ["max", DOTTED]].filter(([name]) => found[name]).map(([name, dash]) => ({ values: found[name],
         series: line(`${operation} ${name}`, colour, dash, latency, lone(colour)) })), levels = limitsOf([operation], ["p50", "p99", "max"]);
       if (succeeded && found !== succeeded) columns.push({ values: succeeded.max,
         series: line(`${operation} max, successes alone`, soft, DOTTED, latency, lone(soft)) });

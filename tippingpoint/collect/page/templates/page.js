@@ -14,7 +14,6 @@
     for (const part of main.querySelectorAll("[data-part]")) {
       const other = fresh.querySelector(`[data-part="${CSS.escape(part.dataset.part)}"]`);
       if (!other) continue;
-      if (part.dataset.class) part.className = other.className;
       if (part.innerHTML !== other.innerHTML) part.replaceChildren(...document.importNode(other, true).childNodes);
     }
     for (const rows of main.querySelectorAll("[data-rows]")) {
@@ -26,7 +25,6 @@
       });
     }
     main.dataset.follow = fresh.dataset.follow;
-    document.dispatchEvent(new Event("taken"));  // course.js draws again
   };
 
   const ask = async () => {
