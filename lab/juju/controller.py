@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from lab.juju.accounts import User
 from lab.juju.facades import CONTROLLER_FACADES, MODEL_FACADES, Versions
@@ -48,6 +48,14 @@ class Connection(Protocol):
         ...
 
 
+class Reader(Protocol):
+    """A user who follows the log of all models."""
+
+    def line(self, model: Model, record: dict[str, Any]) -> None:
+        """Receive a record of a model's log."""
+        ...
+
+
 class Controller:
     """One controller, which its servers share, as HA controllers share their database."""
 
@@ -64,6 +72,7 @@ class Controller:
         self.limits: dict[str, Bucket | None] = {}
         self.redirects: dict[str, str] = {}
         self.sessions: set[Connection] = set()
+        self.log_readers: dict[Reader, None] = {}
         self.facades: Versions = CONTROLLER_FACADES | MODEL_FACADES
         self.dispatch: tuple[dict[tuple[str, int, str], Handler], ...] = ()
         self.offer({})

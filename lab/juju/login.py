@@ -40,7 +40,7 @@ def _login(call: Call) -> dict[str, Any]:
     secret = str(params.get("credentials", ""))
     model = session.model
     entity = (
-        _user(controller.users, rest, secret)
+        user_of(controller.users, rest, secret)
         if kind == "user"
         else agent(tag, secret, str(params.get("nonce", "")), model)
     )
@@ -86,7 +86,8 @@ def _ping(call: Call) -> dict[str, Any]:
     return {}
 
 
-def _user(users: dict[str, User], name: str, password: str) -> Entity:
+def user_of(users: dict[str, User], name: str, password: str) -> Entity:
+    """Return a user by the credentials. Raises Refused."""
     name = name.removesuffix("@local")
     known = users.get(name)
     if known is None or not _same(known.password, password):

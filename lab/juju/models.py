@@ -270,7 +270,8 @@ def _modify_cloud_access(call: Call) -> dict[str, Any]:
 
 def _user(call: Call, fields: dict[str, Any]) -> str:
     name = str(fields["user-tag"]).removeprefix("user-")
-    if name not in call.session.controller.users:
+    # A user of an identity provider becomes known by the first grant, as recorded.
+    if "@" not in name and name not in call.session.controller.users:
         raise Refused(f'active users "{name}": user not found')
     return name
 

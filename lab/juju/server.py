@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from lab.juju import charms, logsink
 from lab.juju.controller import Controller
-from lab.juju.logsink import LogSink
+from lab.juju.logsink import LogReader, LogSink
 from lab.juju.refusals import Refused
 from lab.juju.rpc import Session
 from lab.juju.websocket import (
@@ -185,7 +185,7 @@ class Channel:
         self._loop = server.controller.loop
         self._sock = sock
         self._fileno = sock.fileno()
-        self._session: Session | LogSink | None = None
+        self._session: Session | LogSink | LogReader | None = None
         self._parser: Parser | None = None
         self._received = bytearray()
         self._request: charms.Request | None = None
@@ -319,6 +319,9 @@ class Channel:
             if _is(request.path, "logsink"):
                 self._begin_logs(request, key, rest)
                 return
+            if request.path.partition("?")[0] == "/log":
+                self._begin_reading(request, key, rest)
+                return
         length = headers.get("content-length", "0")
         self._body = int(length) if length.isdigit() else 0
         if self._body > _LARGEST_UPLOAD:
@@ -362,7 +365,18 @@ class Channel:
             self._answer(charms.refusal_response(refusal, ""))
             return
         self._upgrade(key)
-        self._session = LogSink(model, self)
+        self._session = LogSink(self._server.controller, model, self)
+        if rest:
+            self._messages(rest)
+
+    def _begin_reading(self, request: charms.Request, key: str, rest: bytes) -> None:
+        try:
+            logsink.check_reader(self._server.controller, request)
+        except Refused as refusal:
+            self._answer(charms.refusal_response(refusal, ""))
+            return
+        self._upgrade(key)
+        self._session = LogReader(self._server.controller, self)
         if rest:
             self._messages(rest)
 
