@@ -25,6 +25,8 @@ from tippingpoint.targets.juju.api.login import Identity
 NAME = "tippingpoint-hollow"
 PEER, PROVIDES, REQUIRES = "cluster", "link", "link-from"
 """Names of the charm's endpoints."""
+OPTION, ACTION = "setting", "work"
+"""Names of the charm's option and action."""
 
 _METADATA = f"""\
 name: {NAME}
@@ -50,6 +52,17 @@ bases:
   channel: '24.04'
   architectures: [amd64, arm64, ppc64el, riscv64, s390x]
 """
+_CONFIG = f"""\
+options:
+  {OPTION}:
+    type: string
+    default: ""
+    description: Read by units at work.
+"""
+_ACTIONS = f"""\
+{ACTION}:
+  description: Answered by units at work.
+"""
 _DISPATCH = "#!/bin/sh\nexit 0\n"
 _ANSWER_WITHIN = 60.0
 _LARGEST_ANSWER = 1 << 20
@@ -64,6 +77,8 @@ def archive() -> bytes:
         for name, text, mode in (
             ("metadata.yaml", _METADATA, 0o644),
             ("manifest.yaml", _MANIFEST, 0o644),
+            ("config.yaml", _CONFIG, 0o644),
+            ("actions.yaml", _ACTIONS, 0o644),
             ("dispatch", _DISPATCH, 0o755),
         ):
             entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))

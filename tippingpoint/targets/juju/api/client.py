@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from tippingpoint.targets.juju.api.connection import Connection
 from tippingpoint.targets.juju.api.dialling import Controller, Gate
 from tippingpoint.targets.juju.api.errors import ConnectionLost
+from tippingpoint.targets.juju.api.log_stream import LogStream
 from tippingpoint.targets.juju.api.login import Identity, Login, TermsBook
 from tippingpoint.targets.juju.api.pings import PATIENCE, PERIOD, PingClock
 from tippingpoint.targets.juju.api.readiness import Readiness
@@ -70,6 +71,14 @@ class ApiClient:
         login = Login(self, controller, identity, model, closed, begun)
         self._logins.add(login)
         return login.future
+
+    def log_sink(self, agent: Identity, model: str) -> LogStream:
+        """Open the sink of a model's log as one of its agents. It is to be closed before the client."""
+        return LogStream(self, self._elsewhere.get(model, self._controller), agent, model)
+
+    def log_reader(self, user: Identity, line: Callable[[str], None]) -> LogStream:
+        """Follow the log of all models: `line` is called with each message. It is to be closed before the client."""
+        return LogStream(self, self._controller, user, None, line)
 
     async def close(self) -> None:
         """Close every connection and give up every login under way."""

@@ -250,6 +250,7 @@ class Dial:
         "_owner",
         "_tried",
         "gate",
+        "headers",
         "over",
         "path",
     )
@@ -261,6 +262,7 @@ class Dial:
         path: str,
         owner: Dialler,
         begun: Callable[[], None] | None = None,
+        headers: str = "",
     ) -> None:
         self._begun = begun
         self._controller = controller
@@ -271,6 +273,7 @@ class Dial:
         self._last: ConnectionLost | None = None
         self.gate = gate
         self.path = path
+        self.headers = headers
         self.over = False
         gate.enter(self)
 
@@ -478,7 +481,7 @@ class _Attempt:
     def _shake_hands(self, tls: ssl.SSLSocket) -> None:
         assert self._dial is not None
         tls.do_handshake()
-        self._upgrade = Upgrade(self.server.address, self._dial.path)
+        self._upgrade = Upgrade(self.server.address, self._dial.path, self._dial.headers)
         # A fresh socket's buffer takes these few bytes whole.
         tls.send(self._upgrade.request)
 

@@ -8,9 +8,11 @@ from typing import Any, cast
 from tippingpoint.targets.juju.api.errors import NOT_IMPLEMENTED, ApiError
 
 SPOKEN: dict[str, Sequence[int]] = {
+    "Action": (7,),
     "Agent": range(2, 4),
     "Annotations": (2,),
     "Application": range(13, 23),
+    "ApplicationOffers": range(4, 7),
     "Block": (2,),
     "Charms": range(3, 8),
     "Client": range(2, 9),
@@ -30,6 +32,7 @@ SPOKEN: dict[str, Sequence[int]] = {
     "Pinger": (1,),
     "RelationUnitsWatcher": (1,),
     "RetryStrategy": (1,),
+    "Secrets": (1, 2),
     "SecretsManager": range(1, 5),
     "StringsWatcher": (1,),
     "Uniter": range(15, 23),

@@ -195,12 +195,13 @@ class Upgrade:
 
     __slots__ = ("_key", "_received", "request")
 
-    def __init__(self, host: str, path: str) -> None:
+    def __init__(self, host: str, path: str, headers: str = "") -> None:
+        """`headers` are further lines of the request, each with its end."""
         self._key = base64.b64encode(os.urandom(16))
         self._received = b""
         self.request = (
             f"GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            f"Sec-WebSocket-Key: {self._key.decode()}\r\nSec-WebSocket-Version: 13\r\n\r\n"
+            f"Sec-WebSocket-Key: {self._key.decode()}\r\nSec-WebSocket-Version: 13\r\n{headers}\r\n"
         ).encode("ascii")
 
     def feed(self, data: bytes) -> bytes | None:
