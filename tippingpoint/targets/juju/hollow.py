@@ -68,7 +68,7 @@ async def make_model(access: ControllerAccess, name: str) -> str:
         # The field is owner-tag up to Juju 3 and qualifier (a user's name) from 4.0; each ignores the other.
         request |= {"owner-tag": user, "qualifier": access.user_name}
         try:
-            request |= await _cloud(connection, access)
+            request |= await choose_cloud(connection, access)
             model = await ask(connection, "ModelManager", "CreateModel", request)
         except ApiError as refused:
             # Juju 4.0 gives "access not found" no code.
@@ -316,7 +316,7 @@ async def _controller(access: ControllerAccess) -> AsyncGenerator[Connection]:
         await client.close()
 
 
-async def _cloud(connection: Connection, access: ControllerAccess) -> dict[str, str]:
+async def choose_cloud(connection: Connection, access: ControllerAccess) -> dict[str, str]:
     """Return the fields of CreateModel that choose the cloud; none leaves the choice to the controller."""
     clouds = fields((await ask(connection, "Cloud", "Clouds", {})).get("clouds"))
     with_machines = {

@@ -47,7 +47,7 @@ _WATCHES = (
     ("Logger", "WatchLoggingConfig", "units"),
     ("RetryStrategy", "WatchRetryStrategy", "units"),
 )
-"""Facade, method and parameter of the watchers whose changes a hollow unit ignores."""
+"""Facade, method and parameter of the watchers whose changes an agent hands on to its charm."""
 
 
 class Agent:
@@ -215,16 +215,20 @@ class Agent:
         await self._get(connection, "UnitStorageAttachments", self._entities)
         await self._get(connection, "CurrentModel", None)
         url = await self._get(connection, "CharmURL", {"entities": [{"tag": self._application_tag}]})
-        charm = {"tag": self.identity.tag, "charm-url": fields(_first(url)).get("result") or ""}
+        charm = {"tag": self.identity.tag, "charm-url": fields(first_result(url)).get("result") or ""}
         await self._get(connection, "SetCharm", {"entities": [charm]})
         await self._watch(connection, "Uniter", "WatchUnit", self._parameter("unit"), self._unit_changed)
         for facade, method, about in _WATCHES:
-            await self._watch(connection, facade, method, self._parameter(about), _ignore)
+            await self._watch(connection, facade, method, self._parameter(about), self._handler(method))
         await self._watch(connection, "Uniter", "WatchUnitRelations", self._entities, self._relations_changed)
         for hook in _HOOKS:
             if hook != "leader-elected" or self._leads:
                 await self._run_hook(connection, hook)
         await self._set_unit_status(connection, "active", "")
+
+    def _handler(self, method: str) -> Callable[[Connection, Any], None]:
+        """Return what handles the changes of one of _WATCHES: nothing, where the charm has nothing to do."""
+        return _ignore
 
     async def _run_hook(self, connection: Connection, hook: str) -> None:
         """Make the agent's own calls around a hook that does nothing (operation/runhook.go, runner/context)."""
@@ -241,7 +245,7 @@ class Agent:
     async def _look_at_life(self, connection: Connection) -> None:
         """Leave all relations and die if the unit is being removed (uniter.go terminate)."""
         answer = await self._get(connection, "Refresh", self._entities)
-        if fields(_first(answer)).get("life") != "dying":
+        if fields(first_result(answer)).get("life") != "dying":
             return
         self.going = True
         for key in [key for key, inside in self._relations.items() if inside]:
@@ -257,7 +261,7 @@ class Agent:
     async def _look_at_relation(self, key: str, connection: Connection) -> None:
         """Watch a relation's units and enter its scope, or leave it (watcher.go, statetracker.go joinRelation)."""
         scope = self._relation_unit(key)
-        relation = fields(_first(await self._get(connection, "Relation", scope, absent_is_fine=True)))
+        relation = fields(first_result(await self._get(connection, "Relation", scope, absent_is_fine=True)))
         life, number = relation.get("life"), relation.get("id")
         if life == "alive" and key not in self._relations:
             self._relations[key] = False
@@ -291,12 +295,20 @@ class Agent:
 
         A real agent runs a hook for each of them, so a unit in a large relation costs more than this.
         """
+        units = sorted(self._related.pop(key, ()))
         pairs = [
-            {"relation": _relation_tag(key), "local-unit": self.identity.tag, "remote-unit": unit_tag(unit)}
-            for unit in sorted(self._related.pop(key, ()))
+            {"relation": relation_tag(key), "local-unit": self.identity.tag, "remote-unit": unit_tag(unit)}
+            for unit in units
         ]
-        await self._get(connection, "ReadRemoteSettings", {"relation-unit-pairs": pairs}, absent_is_fine=True)
+        answer = await self._get(
+            connection, "ReadRemoteSettings", {"relation-unit-pairs": pairs}, absent_is_fine=True
+        )
+        for unit, result in zip(units, items(fields(answer).get("results")), strict=False):
+            self._settings_read(key, unit, fields(result).get("settings"))
         await self._run_hook(connection, "link-relation-changed")
+
+    def _settings_read(self, key: str, unit: str, settings: Any) -> None:
+        """Learn what the settings of a related unit are: nothing here depends on them."""
 
     # -- leadership (internal/worker/leadership/tracker.go) ---------------------------------------
 
@@ -308,7 +320,7 @@ class Agent:
             "duration": LEASE,
         }
         answer = await connection.call("LeadershipService", "ClaimLeadership", {"params": [claim]})
-        error = result_error(_first(answer), "LeadershipService", "ClaimLeadership")
+        error = result_error(first_result(answer), "LeadershipService", "ClaimLeadership")
         self._leads = error is None
         if error is None:
             self._schedule.at(timing.monotonic() + LEASE / 2, partial(self._lead_again, connection))
@@ -351,7 +363,7 @@ class Agent:
             if problem.code == NOT_IMPLEMENTED:
                 return
             raise
-        result = fields(_first(answer))
+        result = fields(first_result(answer))
         error = result_error(result, facade, method)
         if error is not None:
             if error.code == NOT_IMPLEMENTED or (_is_absent(error) and method == "WatchRelationUnits"):
@@ -388,7 +400,7 @@ class Agent:
         """Call the Uniter facade. None if the controller lacks the method, or the thing and `absent_is_fine`."""
         try:
             answer = await connection.call("Uniter", method, parameter)
-            error = result_error(_first(answer), "Uniter", method)
+            error = result_error(first_result(answer), "Uniter", method)
             if error is not None:
                 raise error
         except ApiError as problem:
@@ -430,7 +442,7 @@ class Agent:
                 return None
 
     def _relation_unit(self, key: str) -> dict[str, Any]:
-        return {"relation-units": [{"relation": _relation_tag(key), "unit": self.identity.tag}]}
+        return {"relation-units": [{"relation": relation_tag(key), "unit": self.identity.tag}]}
 
 
 def _ignore(connection: Connection, change: Any) -> None:
@@ -442,12 +454,12 @@ def _is_absent(problem: ApiError) -> bool:
     return problem.code in _ABSENT or (not problem.code and "not found" in problem.message)
 
 
-def _relation_tag(key: str) -> str:
+def relation_tag(key: str) -> str:
     """The tag of a relation's key, as in names/v6 relation.go: "a:x b:y" is relation-a.x#b.y."""
     return "relation-" + key.replace(":", ".").replace(" ", "#")
 
 
-def _first(answer: Any) -> Any:
+def first_result(answer: Any) -> Any:
     """Return the one result of a call for one entity, or the whole answer if it is not a list of results."""
     results = fields(answer).get("results")
     if results is None:

@@ -33,7 +33,10 @@ class Agents:
         machine_identity: Callable[[str], Awaitable[Identity]],
         operations: Operations,
         schedule: Schedule,
+        make: Callable[..., Agent] = Agent,
     ) -> None:
+        """`make` returns an agent for the arguments of Agent."""
+        self._make = make
         self._client = client
         self._model = model
         self._machine_identity = machine_identity
@@ -55,6 +58,10 @@ class Agents:
     def connected(self) -> int:
         """The number of units that are logged in."""
         return sum(agent.connected for agent in self._agents.values())
+
+    def of(self, unit: str) -> Agent | None:
+        """Return the agent of a unit."""
+        return self._agents.get(unit)
 
     def want(self, units: Mapping[str, str], going: Collection[object]) -> None:
         """Have an agent for exactly these units (name to machine id). A unit being removed gets no new agent."""
@@ -78,7 +85,7 @@ class Agents:
         for unit, machine in units.items():
             if unit not in self._agents and machine:
                 identity = Identity(unit_tag(unit), secrets.token_urlsafe(24))
-                agent = Agent(
+                agent = self._make(
                     self._client, self._model, unit, identity, self._operations, self._schedule, self._run
                 )
                 self._agents[unit] = agent

@@ -1,0 +1,58 @@
+"""What the units of one model have to do with each other: settings of relations, secrets and configuration.
+
+A change has a number, which the other side reads. So each reader shows which changes it has seen, also if it saw only
+the last of several.
+"""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+Subject = tuple[str, ...]
+"""What changes: ("settings", relation key, unit), ("secret", id) or ("config", application)."""
+
+
+@dataclass(slots=True)
+class _Change:
+    number: int
+    readers: set[str]
+    noticed: Future[None]
+
+
+@dataclass
+class Noticing:
+    """The changes that some of their readers have not noticed yet."""
+
+    _waiting: dict[Subject, list[_Change]] = field(default_factory=dict[Subject, "list[_Change]"])
+
+    def expect(self, subject: Subject, number: int, readers: Iterable[str], noticed: Future[None]) -> None:
+        """End a future once all these units have noticed the change with this number, or a later one."""
+        waiting = [change for change in self._waiting.get(subject, ()) if not change.noticed.done()]
+        waiting.append(_Change(number, set(readers), noticed))
+        self._waiting[subject] = waiting
+
+    def expects(self, subject: Subject) -> bool:
+        """Whether a change of this subject is waited for."""
+        return subject in self._waiting
+
+    def seen(self, subject: Subject, number: int, reader: str) -> None:
+        """Note that a unit has read a subject after the change with this number."""
+        waiting = self._waiting.get(subject)
+        if waiting is None:
+            return
+        left: list[_Change] = []
+        for change in waiting:
+            if change.noticed.done():  # it took too long, or failed
+                continue
+            if change.number <= number:
+                change.readers.discard(reader)
+                if not change.readers:
+                    change.noticed.set_result(None)
+                    continue
+            left.append(change)
+        if left:
+            self._waiting[subject] = left
+        else:
+            del self._waiting[subject]
