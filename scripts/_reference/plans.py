@@ -12,6 +12,14 @@ from tippingpoint.plan.cts import CTS_OPERATIONS, CtsPlan, CtsStage, CtsWorkload
 from tippingpoint.plan.fields import Section
 from tippingpoint.plan.grow import GROW_OPERATIONS, GrowFind, GrowPlan, GrowStage, GrowWorkload
 from tippingpoint.plan.kinds import section_of
+from tippingpoint.plan.operate import (
+    OPERATE_OPERATIONS,
+    ModelShape,
+    OperateFind,
+    OperatePlan,
+    OperateStage,
+    OperateWorkload,
+)
 from tippingpoint.plan.packages import BUILT_IN
 from tippingpoint.plan.read import parse_plan
 from tippingpoint.plan.shipped import shipped_plans
@@ -25,16 +33,20 @@ _LINKS = {
     "SpawnFind": "[find](#find-of-spawn)",
     "GrowFind": "[find](#find-of-grow)",
     "StoreFind": "[find](#find-of-store)",
+    "OperateFind": "[find](#find-of-operate)",
     "ClaimWorkload": "[workload](#workload-claim)",
     "SpawnWorkload": "[workload](#workload-spawn)",
     "GrowWorkload": "[workload](#workload-grow)",
     "CtsWorkload": "[workload](#workload-cts)",
     "StoreWorkload": "[workload](#workload-store)",
+    "OperateWorkload": "[workload](#workload-operate)",
+    "ModelShape": "[shapes](#shapes-of-operate)",
     "Stage": "[stages](#stages-of-claim)",
     "SpawnStage": "[stages](#stages-of-spawn)",
     "GrowStage": "[stages](#stages-of-grow)",
     "CtsStage": "[stages](#stages-of-cts)",
     "StoreStage": "[stages](#stages-of-store)",
+    "OperateStage": "[stages](#stages-of-operate)",
 }
 _MODELS: dict[str, type[Section]] = {
     "workload-claim": ClaimWorkload,
@@ -51,6 +63,10 @@ _MODELS: dict[str, type[Section]] = {
     "workload-store": StoreWorkload,
     "stages-store": StoreStage,
     "find-store": StoreFind,
+    "workload-operate": OperateWorkload,
+    "shapes-operate": ModelShape,
+    "stages-operate": OperateStage,
+    "find-operate": OperateFind,
     "thresholds": Threshold,
     "faults": Fault,
 }
@@ -62,13 +78,14 @@ def plan() -> str:
         **_LINKS,
         "oneOf": "[target](#targets)",
         "ClaimWorkload": f"{_LINKS['ClaimWorkload']} of claim, {_LINKS['SpawnWorkload']} of spawn, "
-        f"{_LINKS['GrowWorkload']} of grow, {_LINKS['CtsWorkload']} of cts or {_LINKS['StoreWorkload']} of store",
+        f"{_LINKS['GrowWorkload']} of grow, {_LINKS['CtsWorkload']} of cts, {_LINKS['StoreWorkload']} of store or "
+        f"{_LINKS['OperateWorkload']} of operate",
         "Stage": f"{_LINKS['Stage']} of claim, {_LINKS['SpawnStage']} of spawn, {_LINKS['GrowStage']} of grow, "
-        f"{_LINKS['CtsStage']} of cts or {_LINKS['StoreStage']} of store",
-        "ClaimFind": f"{_LINKS['ClaimFind']} of claim, {_LINKS['SpawnFind']} of spawn, {_LINKS['GrowFind']} of grow or "
-        f"{_LINKS['StoreFind']} of store",
+        f"{_LINKS['CtsStage']} of cts, {_LINKS['StoreStage']} of store or {_LINKS['OperateStage']} of operate",
+        "ClaimFind": f"{_LINKS['ClaimFind']} of claim, {_LINKS['SpawnFind']} of spawn, {_LINKS['GrowFind']} of grow, "
+        f"{_LINKS['StoreFind']} of store or {_LINKS['OperateFind']} of operate",
     }
-    others = SpawnPlan, GrowPlan, CtsPlan, StorePlan
+    others = SpawnPlan, GrowPlan, CtsPlan, StorePlan, OperatePlan
     assert {name for other in others for name in other.model_fields} <= {*ClaimPlan.model_fields}
     return plan_table(ClaimPlan, links, ("name", "description", "target", "workload", "stages", "find"))
 
@@ -100,7 +117,12 @@ def operations() -> str:
             if workload == "claim":
                 names = tuple(claim_operations(section))
             else:
-                of = {"grow": GROW_OPERATIONS, "cts": CTS_OPERATIONS, "store": STORE_OPERATIONS}
+                of = {
+                    "grow": GROW_OPERATIONS,
+                    "cts": CTS_OPERATIONS,
+                    "store": STORE_OPERATIONS,
+                    "operate": OPERATE_OPERATIONS,
+                }
                 names = spawn_operations(section) if workload == "spawn" else of[workload]
             rows.append([code(kind), code(workload), ", ".join(map(code, names))])
     return table(["target", "workload", "operations"], rows)

@@ -18,6 +18,7 @@ from tippingpoint.analysis.generator_health import (
 )
 from tippingpoint.analysis.latency import freed_costs
 from tippingpoint.plan.claim import ClaimPlan, Stage
+from tippingpoint.plan.operate import OperatePlan, OperateStage
 from tippingpoint.plan.read import Plan
 from tippingpoint.plan.spawn import SpawnPlan, SpawnStage
 from tippingpoint.plan.store import StorePlan, StoreStage
@@ -199,6 +200,9 @@ def behind(run: RunData, plan: Plan | None, stage: StageResult) -> str:
         )
     if isinstance(plan, StorePlan):
         rate = asked.rate if isinstance(asked, StoreStage) else 0.0
+        return _answered_too_late(stage, run.own_load, rate, _OPERATIONS) if rate else ""
+    if isinstance(plan, OperatePlan):
+        rate = plan.rate_of(asked) if isinstance(asked, OperateStage) else 0.0
         return _answered_too_late(stage, run.own_load, rate, _OPERATIONS) if rate else ""
     if isinstance(plan, SpawnPlan):
         rate = (plan.workload.at(asked) if isinstance(asked, SpawnStage) else plan.workload).rate

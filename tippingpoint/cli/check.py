@@ -27,7 +27,7 @@ from tippingpoint.util.durations import format_duration, show_span
 from tippingpoint.util.exit_codes import MET
 from tippingpoint.util.text import show_amount, show_size
 
-_MADE = {"claim": "leases", "store": "keys"}
+_MADE = {"claim": "leases", "store": "keys", "operate": "units"}
 """What workloads make, where that is not the target's things."""
 _LOGIN_WITHIN = 30.0
 """Seconds that the target may take to answer."""

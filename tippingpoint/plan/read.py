@@ -32,6 +32,7 @@ from tippingpoint.plan.kinds import (
     section_of,
     unknown_kind,
 )
+from tippingpoint.plan.operate import OperatePlan, OperateStage
 from tippingpoint.plan.packages import kinds, kinds_where
 from tippingpoint.plan.shipped import MAX_TEXT, plan_text
 from tippingpoint.plan.spawn import SpawnPlan, SpawnStage
@@ -43,11 +44,11 @@ _NO_YAML = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeEr
 
 _QUOTED = re.compile(r"'.*'|\".*\"")
 
-Plan = ClaimPlan | SpawnPlan | GrowPlan | CtsPlan | StorePlan
+Plan = ClaimPlan | SpawnPlan | GrowPlan | CtsPlan | StorePlan | OperatePlan
 """A validated plan: `workload.kind` says which."""
-SearchPlan = ClaimPlan | SpawnPlan | GrowPlan | StorePlan
+SearchPlan = ClaimPlan | SpawnPlan | GrowPlan | StorePlan | OperatePlan
 """A plan that may have a search."""
-AnyStage = Stage | SpawnStage | GrowStage | CtsStage | StoreStage
+AnyStage = Stage | SpawnStage | GrowStage | CtsStage | StoreStage | OperateStage
 """A stage of a plan, or the part of one."""
 
 _WORKLOADS: Mapping[str, type[BasePlan]] = {
@@ -56,6 +57,7 @@ _WORKLOADS: Mapping[str, type[BasePlan]] = {
     "grow": GrowPlan,
     "cts": CtsPlan,
     "store": StorePlan,
+    "operate": OperatePlan,
 }
 """By workload: the class of a plan that names no kind of target, by which errors are explained too."""
 

@@ -115,7 +115,7 @@ class Headline(RunnerEvents):
     @property
     def rate(self) -> float:
         """The rate per second: of things made or removed, or of claims and extensions that succeeded."""
-        if self.workload not in ("claim", "store"):
+        if self.workload not in ("claim", "store", "operate"):
             return sum(
                 sum(made for made, _ in ticks) / sum(seconds for _, seconds in ticks)
                 for ticks in self._growth.values()
@@ -130,7 +130,7 @@ class Headline(RunnerEvents):
         """Return how much of the stage's load exists, how much is wanted, and what it is."""
         held = sum(tick.held for tick in self._last.values())
         goal, things = (0, "") if (at := self._progress) is None else (at.goal, at.things)
-        if self.workload in ("claim", "store"):
+        if self.workload in ("claim", "store", "operate"):
             return held, goal, things
         waiting = sum(tick.waiting for tick in self._last.values())
         if self.workload == "cts":

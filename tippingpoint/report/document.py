@@ -489,7 +489,7 @@ def _total_throughput(stages: Sequence[StageResult], operations: Sequence[str]) 
 
 def _growth(run: RunData) -> list[dict[str, Any]]:
     """Return how fast things were created or removed: parts of stages, with the number of things before and after."""
-    if run.manifest.workload in ("claim", "cts", "store"):
+    if run.manifest.workload in ("claim", "cts", "store", "operate"):
         return []
     return [
         {

@@ -23,7 +23,7 @@ RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$")]
 Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
 """Seconds since the epoch, until the year 5138."""
 Number = Annotated[int, Field(ge=0, le=1 << 48)]
-Workload = Literal["claim", "spawn", "grow", "cts", "store"]
+Workload = Literal["claim", "spawn", "grow", "cts", "store", "operate"]
 RunStatus = Literal["running", "complete", "interrupted", "aborted", "cut", "failed"]
 
 

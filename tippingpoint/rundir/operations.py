@@ -6,6 +6,7 @@ from tippingpoint.plan.claim import CLAIM_OPERATIONS
 from tippingpoint.plan.cts import CTS_OPERATIONS
 from tippingpoint.plan.grow import GROW_OPERATIONS
 from tippingpoint.plan.kinds import facts_of
+from tippingpoint.plan.operate import OPERATE_OPERATIONS
 from tippingpoint.plan.packages import kinds
 from tippingpoint.plan.spawn import LIFE, SpawnPlan, spawn_operations
 from tippingpoint.plan.store import MIXED, STORE_OPERATIONS
@@ -27,6 +28,7 @@ OPERATIONS = tuple(
             *(operation for target in _TARGETS for operation in spawn_operations(target)),
             *CTS_OPERATIONS,
             *STORE_OPERATIONS,
+            *OPERATE_OPERATIONS,
         )
     )
 )
@@ -54,5 +56,6 @@ OWN_LOAD: dict[str, tuple[str, ...]] = {
     "grow": MAKING,
     "cts": ("test",),
     "store": MIXED,
+    "operate": tuple(name for name in OPERATE_OPERATIONS if name != CONNECT),
 }
 """By workload, the operations that are its load; all others prepare, observe or undo it."""

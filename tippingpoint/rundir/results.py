@@ -104,14 +104,14 @@ class RunData:
     @property
     def goes_on(self) -> bool:
         """Whether the load goes on while it is held, so that its throughput says something about the target."""
-        return self.manifest.workload in ("claim", "store")
+        return self.manifest.workload in ("claim", "store", "operate")
 
     @property
     def things(self) -> str:
         """What people call the things that are held or made."""
         if self.instances:
             return facts_of(self.manifest.target.kind).things
-        return {"claim": "leases", "store": "keys"}.get(self.manifest.workload, "things")
+        return {"claim": "leases", "store": "keys", "operate": "units"}.get(self.manifest.workload, "things")
 
     @property
     def stalls(self) -> list[Stall]:

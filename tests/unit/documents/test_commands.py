@@ -29,12 +29,14 @@ from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.fields import Section
 from tippingpoint.plan.grow import GrowPlan
 from tippingpoint.plan.kinds import section_of
+from tippingpoint.plan.operate import OperatePlan
 from tippingpoint.plan.packages import BUILT_IN
 from tippingpoint.plan.read import load_plan, parse_plan
 from tippingpoint.plan.shipped import shipped_plans
 from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.plan.store import StorePlan
 from tippingpoint.rundir.manifest import FILE as MANIFEST
+from tippingpoint.rundir.operations import OPERATIONS
 from tippingpoint.targets.openstack.ledger import PASSWORD
 
 PLACEHOLDER = re.compile(r"[A-Z][A-Z_:/-]*\d*|\.\.\.|\$.*|<.*>")
@@ -93,8 +95,8 @@ def test_names_in_the_text_exist(document: Path) -> None:
 
 @functools.cache
 def known_names() -> set[str]:
-    """The names of plans, figures, baselines, files of runs, and of everything in the charms' charmcraft.yaml."""
-    found = {*shipped_plans(), PASSWORD, *(baseline.name for baseline in list_baselines())}
+    """The names of plans, operations, figures, baselines and files of runs, and all in the charms' charmcraft.yaml."""
+    found = {*shipped_plans(), *OPERATIONS, PASSWORD, *(baseline.name for baseline in list_baselines())}
     found |= {figure.name for pack in shipped_packs().values() for figure in pack.figures}
     for charm in CHARMS:
         found |= {*charmcraft(charm)["config"]["options"], *endpoints(charm)}
@@ -182,7 +184,7 @@ def check_key(key: str) -> None:
     """Wrong where no plan has a field of this name."""
     if PLACEHOLDER.fullmatch(key):
         return
-    places: list[type[Section]] = [ClaimPlan, SpawnPlan, GrowPlan, CtsPlan, StorePlan]
+    places: list[type[Section]] = [ClaimPlan, SpawnPlan, GrowPlan, CtsPlan, StorePlan, OperatePlan]
     for part in key.split("."):
         if part.isdigit():
             continue

@@ -97,7 +97,7 @@ class Baseline(_Section):
     title: str
     source: Source
     target: BaselineTarget
-    workload: Literal["claim", "spawn", "grow", "cts", "store", "other"]
+    workload: Literal["claim", "spawn", "grow", "cts", "store", "operate", "other"]
     """The kind of load. `other` is one that the suite has no workload for."""
     summary: str
     """What was tested, and on which system."""

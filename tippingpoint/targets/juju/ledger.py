@@ -17,6 +17,11 @@ def model_name(prefix: str) -> str:
     return f"tippingpoint-{prefix}"
 
 
+def operated_model(prefix: str, which: str) -> str:
+    """Return the name of one of the models that a run of the operate workload makes."""
+    return f"{model_name(prefix)}-{which}"
+
+
 class JujuEntry(Entry, frozen=True):
     """Everything a run creates on a Juju controller: hollow machines, applications and units in one model."""
 
@@ -27,6 +32,8 @@ class JujuEntry(Entry, frozen=True):
     """Name or UUID of their model; empty if the run creates nothing."""
     made_model: bool
     """Whether the run created the model, so that it is removed with the run."""
+    many: bool = False
+    """Whether the run makes several models, whose names begin with that name and a dash."""
     target: JujuTarget
     """The plan's target, with the controller's name: the store's current controller may change."""
     store: Path | None
@@ -34,6 +41,8 @@ class JujuEntry(Entry, frozen=True):
 
     @property
     def described(self) -> str:
+        if self.many:
+            return f"models {self.model}-..."
         return f"model {self.model}" if self.made_model else f"{self.prefix}-... from model {self.model}"
 
     @property

@@ -13,6 +13,7 @@ from tippingpoint.plan.base import BasePlan
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.grow import GrowPlan
 from tippingpoint.plan.kinds import TargetSection
+from tippingpoint.plan.operate import OperatePlan
 from tippingpoint.plan.url import PprofUrls
 from tippingpoint.util.durations import format_duration
 
@@ -21,7 +22,7 @@ class JujuTarget(TargetSection, frozen=True):
     """A Juju controller, stock or patched. TLS is always verified against the controller's own authority."""
 
     kind: Literal["juju"] = Field(description="The target: `juju`.")
-    plans: ClassVar = {"claim": ClaimPlan, "grow": GrowPlan}
+    plans: ClassVar = {"claim": ClaimPlan, "grow": GrowPlan, "operate": OperatePlan}
     called_real = "Juju controller"
     coded_errors = True
     rate_limit = "the controller's agent-ratelimit-max (0 lifts it)"
@@ -77,8 +78,10 @@ class JujuTarget(TargetSection, frozen=True):
         return self
 
     def check(self, plan: BasePlan) -> None:
-        if isinstance(plan, GrowPlan) and self.identity != "hollow":
-            raise ValueError(f"target.identity: {self.identity}: expected hollow, for grow")
+        if not isinstance(plan, ClaimPlan) and self.identity != "hollow":
+            raise ValueError(f"target.identity: {self.identity}: expected hollow, for this workload")
+        if isinstance(plan, OperatePlan) and self.model is not None:
+            raise ValueError(f"target.model: {self.model}: expected none, as the run makes its models")
         if isinstance(plan, ClaimPlan) and not 5 <= plan.workload.claim_time <= 300:
             raise ValueError(
                 f"workload.claim_time: {format_duration(plan.workload.claim_time)}: expected 5s to 5m, "

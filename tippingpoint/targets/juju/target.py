@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.grow import GrowPlan
+from tippingpoint.plan.operate import OperatePlan
 from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.ownership import name_prefix
 from tippingpoint.rundir.recorder import Recorder
@@ -35,6 +36,11 @@ class Juju(Target[JujuTarget, JujuEntry, JujuWorkspace]):
             if not plan.workload.agents:
                 return {}
             return {self._sized(plan, n, "units"): (stage.size, 1) for n, stage in enumerate(plan.planned)}
+        if isinstance(plan, OperatePlan):
+            return {
+                self._sized(plan, n, plan.load): (plan.goal(stage)[0], 1)
+                for n, stage in enumerate(plan.planned)
+            }
         assert isinstance(plan, ClaimPlan)
         units, renew_time = plan.workload.units, plan.workload.renew_time
         return {
@@ -66,6 +72,7 @@ class Juju(Target[JujuTarget, JujuEntry, JujuWorkspace]):
             prefix=prefix,
             model=target.model or model_name(prefix),
             made_model=target.model is None,
+            many=isinstance(plan, OperatePlan),
             target=named,
             store=store,
         )
@@ -79,6 +86,8 @@ class Juju(Target[JujuTarget, JujuEntry, JujuWorkspace]):
             return JujuWorkspace(prefix=entry.prefix, model="", target=entry.target, store=None)
         from tippingpoint.targets.juju import hollow
 
+        if entry.many:
+            return JujuWorkspace(prefix=entry.prefix, model="", target=entry.target, store=entry.store)
         access = _access(entry.target, entry.store)
         try:
             make = hollow.make_model if entry.made_model else hollow.find_model
@@ -95,6 +104,11 @@ class Juju(Target[JujuTarget, JujuEntry, JujuWorkspace]):
 
             access = _access(workspace.target, workspace.store)
             return JujuSpawn(plan, access, workspace.model, workspace.prefix, worker, recorder, schedule)
+        if isinstance(plan, OperatePlan):
+            from tippingpoint.targets.juju.operate import JujuOperate
+
+            access = _access(workspace.target, workspace.store)
+            return JujuOperate(plan, access, workspace.prefix, worker, recorder, schedule)
         from tippingpoint.targets.juju.api.access import from_agent_conf
         from tippingpoint.targets.juju.claim import AgentLeases, HollowLeases
         from tippingpoint.workloads.claim.workload import ClaimLoad
@@ -115,10 +129,12 @@ class Juju(Target[JujuTarget, JujuEntry, JujuWorkspace]):
     async def clean(self, entry: JujuEntry, run_id: str, progress: OnProgress) -> int:
         if not entry.model:
             return 0
-        from tippingpoint.targets.juju.removal import remove_fleet
+        from tippingpoint.targets.juju.removal import remove_fleet, remove_models
 
         access = _access(entry.target, entry.store)
         try:
+            if entry.many:
+                return await remove_models(access, f"{entry.model}-", progress)
             return await remove_fleet(access, entry.model, entry.prefix, entry.made_model)
         except OperationFailed as problem:
             raise TargetError(
