@@ -185,6 +185,13 @@ def _plans(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--schema", action="store_true", help="print the JSON schema of plans")
 
 
+def _shape(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "status", type=Path, nargs="+", metavar="STATUS",
+        help="what `juju status --format json` printed of a model; - reads it",
+    )  # fmt: skip
+
+
 def _baselines(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="print the figures of this baseline")
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
@@ -264,6 +271,9 @@ COMMANDS = {
     "baselines": Command("List the published results that runs can be compared with.", _baselines),
     "import": Command(
         "Turn a log of Juju's lease tool, or a Rally task's result in JSON, into a run.", _import
+    ),
+    "shape": Command(
+        "Print the shape of your own Juju models, without names, for plans of the workload operate.", _shape
     ),
     "agent": Command("Play a unit's part of runs, as the service that charms start.", _agent),
     "clean": Command("Remove from the target everything that a run left there.", _clean),

@@ -1,0 +1,32 @@
+"""`tippingpoint shape`: print the shapes of a site's own Juju models, for a plan of the workload operate."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import yaml
+
+from tippingpoint.errors import UserError
+from tippingpoint.plan.operate import ModelShape
+from tippingpoint.targets.juju.shapes import shape_of
+from tippingpoint.util.exit_codes import MET
+
+
+def do(options: argparse.Namespace) -> int:
+    """Carry it out; returns the exit code. Raises UserError for a file that is no status of a model."""
+    shapes = [_read(file) for file in options.status]
+    document = [shape.model_dump(mode="json", exclude_defaults=True) for shape in shapes]
+    sys.stdout.write(yaml.safe_dump({"shapes": document}, sort_keys=False, default_flow_style=None))
+    return MET
+
+
+def _read(file: Path) -> ModelShape:
+    text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    try:
+        status = json.loads(text)
+    except ValueError:
+        raise UserError(str(file), "no JSON", "what `juju status --format json` prints") from None
+    return shape_of(status, str(file))
