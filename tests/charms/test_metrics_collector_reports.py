@@ -390,7 +390,7 @@ def test_an_engine_that_takes_too_long_is_not_waited_for(
     arrived(run, digests[FIRST])
     monkeypatch.setattr(charm.sandbox, "SECONDS", 0.001)
 
-    with pytest.raises(testing.ActionFailed, match="expected a report that is made within 0 s"):
+    with pytest.raises(testing.ActionFailed, match="expected a report that is ready within 0 s"):
         answered("report")
 
     assert list((state / "reports").iterdir()) == []

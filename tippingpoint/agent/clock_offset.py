@@ -107,7 +107,7 @@ class _Asking(DatagramProtocol):
             self.answer.set_result((arrived, said))
 
     def error_received(self, exc: Exception) -> None:
-        """Ignore that nobody listens there: the probe times out."""
+        """Ignore a closed port: the probe times out."""
 
 
 async def measure_offset(
@@ -115,7 +115,7 @@ async def measure_offset(
 ) -> tuple[float, float] | None:
     """Return how many seconds our clock is ahead of theirs (negative: behind), and the most that this may be off.
 
-    Returns None if nobody answers. `address` is that of a ClockServer. The probe with the shortest round trip counts,
+    Returns None without an answer. `address` is that of a ClockServer. The probe with the shortest round trip counts,
     as in NTP (RFC 5905, section 10). Their clock was read at some moment in it, so the error is at most half of it.
     """
     host, _, port = address.rpartition(":")

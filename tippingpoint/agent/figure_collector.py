@@ -28,7 +28,7 @@ _NOBODY = "no Prometheus is related any more"
 class FigureCollector:
     """Measures the turns of one run that are over, and watches figures with `abort` meanwhile.
 
-    What it knows is told until the SharedRun has it. Whoever leads next asks for the rest: Prometheus keeps it.
+    Its results are sent until the SharedRun has them. The next leader queries the rest, which Prometheus keeps.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -60,7 +60,7 @@ class FigureCollector:
             self._task = asyncio.create_task(self._ask(self._plan, access))
 
     def news(self) -> FigureNews | None:
-        """Return what is known of the run's figures; None if this unit asks for none."""
+        """Return the known figures of the run; None if this unit queries none."""
         run = self._run
         if run is None or self._plan is None:
             return None
@@ -109,7 +109,7 @@ class FigureCollector:
 
         async with access.opened() as prometheus:
             figures = AskedFigures(plan, prometheus, access.only)
-            away = "Prometheus was not asked yet"
+            away = "Prometheus has not been queried yet"
             watch: asyncio.Task[None] | None = None
             try:
                 while True:

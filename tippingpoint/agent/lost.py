@@ -1,4 +1,4 @@
-"""Finds what a lost unit made on the target, by names that follow from the run's, so that another unit removes it."""
+"""Finds what a lost unit created on the target, by names derived from the run's. Another unit then removes it."""
 
 from __future__ import annotations
 

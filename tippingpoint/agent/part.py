@@ -148,7 +148,7 @@ class PartRunner:
     async def repair(self) -> str:
         """Make what is missing of the load that is held; returns a line about it."""
         self._runner.repair()
-        return "missing things are being made again"
+        return "missing instances are being recreated"
 
     async def evict(self, member: str) -> str:
         """Remove a dead member from the target's cluster; raises UserError, or OperationFailed that says why not."""

@@ -56,7 +56,7 @@ def opened(access: PrometheusAccess | None) -> AbstractAsyncContextManager[Prome
 
 
 async def check_figures(fields: dict[str, Any], access: PrometheusAccess) -> str:
-    """Return an empty text if a Prometheus can tell what the thresholds of a plan are about.
+    """Return an empty text if a Prometheus has the figures of a plan's thresholds.
 
     Raises UserError or TargetError as AskedFigures.open does.
     """

@@ -29,7 +29,7 @@ class Removal:
         changed: Callable[[], None],
         unit: Callable[[], str],
     ) -> None:
-        """`going_on` names the parts that may still need what they made; `changed` is called when a problem appears
+        """`going_on` names the parts that may still need their objects; `changed` is called when a problem appears
         or is solved; `unit` returns the agent's unit."""
         self._unit = unit
         self._keeping = keeping

@@ -104,7 +104,7 @@ class _Told(_Request):
 
 
 class Keep(_Told):
-    """Keep this, so that a report of it can be made at any time."""
+    """Keep this; a report can be made of it at any time."""
 
     do: Literal["keep"]
     shared: SharedRun
@@ -155,7 +155,7 @@ class Probe(_Request):
 
 
 class CheckFigures(_Request):
-    """Ask a Prometheus whether it can tell what the thresholds of a plan are about, before a run begins."""
+    """Ask a Prometheus whether it has the figures of a plan's thresholds, before a run begins."""
 
     do: Literal["check-figures"]
     plan: dict[str, Any]

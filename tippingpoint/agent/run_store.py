@@ -89,7 +89,7 @@ class RunStore:
         _write(self.gathered / run / "digests" / unit.replace("/", "-"), digest)
 
     def digests(self, run: str) -> dict[str, str]:
-        """Return the result of each unit, as far as it is known here."""
+        """Return the known result of each unit."""
         found: dict[str, str] = {}
         with contextlib.suppress(OSError):
             for path in (self.gathered / run / "digests").iterdir():

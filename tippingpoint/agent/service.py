@@ -227,7 +227,7 @@ class Agent:
         return {"run": part.run, "digest": digest} if digest else None
 
     def _follow(self) -> None:
-        """Do what the latest orders ask for, as far as it is not being done."""
+        """Carry out the latest orders, except for what is already under way."""
         run = self._state.run
         if self._playing is not None:
             if self._part is None:
@@ -310,7 +310,7 @@ class Agent:
         return RunFigures(plan, prometheus, access.only)
 
     async def _recover(self, cut: PartState) -> None:
-        """Resume a part that was cut if that is possible and the run goes on; else close it."""
+        """Resume a part that was cut if possible and if the run continues; otherwise close it."""
         directory = self._keeping.parts / cut.directories[-1]
         try:
             _, taken_up = await asyncio.to_thread(take_up, directory)
@@ -324,7 +324,7 @@ class Agent:
         await self._close_part(Ended(phase, problem, removed=False), directory)
 
     async def _still_on(self, run: str) -> bool:
-        """Return whether the charm confirms in time that a run goes on, and with this unit if it searches."""
+        """Return whether the charm confirms in time that a run continues, and with this unit if it searches."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(TAKE_UP_WITHIN):
                 await self._told.wait()
@@ -350,7 +350,7 @@ class Agent:
                     self._keeping.keep_digest(part.run, self._state.unit, digest)
             except Exception as lost:
                 log(f"{part.directories[-1]}: no result: {describe(lost)}")
-                problem = problem or "its result cannot be made (see the log of the agent's service)"
+                problem = problem or "its result could not be assembled (see the log of the agent's service)"
         await self._measure_again()
         self._part = self._playing = None
         assert self._state.part is not None  # it has the new offset
@@ -401,7 +401,7 @@ class Agent:
 
     @property
     def _offset(self) -> float:
-        """Seconds that our clock is ahead of the reference's, as far as it is known."""
+        """Seconds that our clock is ahead of the reference's, if known."""
         part = self._state.part
         return (part.offset or 0.0) if part is not None else 0.0
 
@@ -579,7 +579,7 @@ class Agent:
         ]
 
     def _wanted_parts(self) -> list[str]:
-        """The parts that are running or may be resumed: what they made must stay."""
+        """The parts that are running or may be resumed: their objects must stay."""
         part = self._state.part
         return part.directories if part is not None and part.phase not in ENDED else []
 

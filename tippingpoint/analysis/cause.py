@@ -314,7 +314,7 @@ class _Seen:
         return Cause(sign, self._last_held, load, named, hosts, instead, evidence, unwatched, sentence)
 
     def _strained(self, load: float) -> bool:
-        """Tell whether the generator was the bottleneck in a stage of this load."""
+        """Return whether the generator was the bottleneck in a stage of this load."""
         numbers = {stage.number for stage in self._stages[load]}
         return any(each.stage.number in numbers and each.strained for each in self._findings.stages)
 
@@ -367,7 +367,7 @@ class _Seen:
 
 
 def _only_late(named: Evidence, of_host: Iterable[Evidence]) -> bool:
-    """Tell whether only times say that a disk or a network was used up. What waits for a CPU is late, too."""
+    """Return whether only times say that a disk or a network was used up. What waits for a CPU is late, too."""
     direct = any(one.of == named.of and not one.wait and one.share >= 1 for one in of_host)
     return named.wait and named.of != "queue" and not direct
 
@@ -387,7 +387,7 @@ def _or_its_cpu(named: Evidence, hosts: Sequence[str], found: Iterable[Evidence]
         busy = f"{instead.title} was {shown(instead.tipped, instead.unit)}"
         return f", or {its} {instead.of} was used up, for which {named.title} waits as well ({busy})"
     if _only_late(named, of_host) and not any(one.of in _CPUS for one in of_host):
-        return f", or {its} CPU was used up, which was not watched"
+        return f", or {its} CPU was used up, although no metric shows it"
     return ""
 
 

@@ -227,7 +227,7 @@ def _by_failures(loads: Sequence[Load], operation: str, by: Breakage, notes: lis
 
 
 def _recovered(larger: Sequence[Load], operation: str, share: float) -> bool:
-    """Tell whether larger loads without a fault show far fewer failures than that share.
+    """Return whether larger loads without a fault show far fewer failures than that share.
 
     Failures of any kind count there: what is lost cannot fail otherwise. One load alone may have been lucky, so that it
     must be without any failure.

@@ -331,7 +331,7 @@ def _inversions(count: int) -> list[float]:
 
 
 def _trend(marginal: Sequence[float]) -> Trend:
-    """Tell whether what each further unit adds rises or falls from load to load, in an order unlikely by chance.
+    """Return whether what each further unit adds rises or falls from load to load, in an order unlikely by chance.
 
     This is Mann's test (Econometrica 13 (1945) 245). Neighbours share a load's noise, so chance makes such an order
     even less often.

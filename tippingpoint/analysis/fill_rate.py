@@ -102,8 +102,8 @@ def fill_words(fill: Fill, alone: bool, things: str = "containers") -> str:
     made = show_amount(fill.made, things)
     if not fill.enough:
         return (
-            f"{where}{made} {choose(fill.made, 'was', 'were')} created at {_two(fill.rate)}/s: too few to tell "
-            f"whether creation slows down as there are more of them."
+            f"{where}{made} {choose(fill.made, 'was', 'were')} created at {_two(fill.rate)}/s: too few to show "
+            "whether creation slows down as their number grows."
         )
     rates = f"{_two(fill.first)}/s for the first third of {made}, {_two(fill.last)}/s for the last"
     interval = f"95 % interval {_two(fill.low)} to {_two(fill.high)}"

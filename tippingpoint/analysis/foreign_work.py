@@ -64,7 +64,7 @@ class ForeignWork:
 
 
 def foreign_work(seconds: Iterable[Used]) -> ForeignWork | None:
-    """Return what was taken in these seconds; None if they do not tell."""
+    """Return what was taken in these seconds; None if they do not show it."""
     told = [(used, used.others) for used in seconds]
     whole = sum(used.seconds * used.cpus for used, others in told if others is not None)
     if not whole:

@@ -66,7 +66,7 @@ def stage_saturated(stage: StageResult) -> str | None:
 
 
 def has_free_core(stage: StageResult) -> bool:
-    """Tell whether the busiest worker had CPU time to spare. Otherwise the cause of a delay is unknown."""
+    """Return whether the busiest worker had CPU time to spare. Otherwise the cause of a delay is unknown."""
     return stage.gauges.get("cpu", 0.0) <= BUSY_CORES
 
 
@@ -125,7 +125,7 @@ def show_state(stall: Stall) -> str:
 
 
 def _knows_own_delays(run: RunData) -> bool:
-    """Tell whether the run recorded which operations the generator delayed. If so, some were, at least by 1 ms."""
+    """Return whether the run recorded which operations the generator delayed. If so, some were, at least by 1 ms."""
     return any(name.endswith(DELAYED) for stage in run.stages for name in stage.histograms)
 
 
@@ -172,7 +172,7 @@ def own_losses(
 
 
 def _undone(run: RunData, stage: StageResult) -> int:
-    """Count the losses of a stage by acknowledged writes that the target undid. They are told some time later."""
+    """Count the losses of a stage by acknowledged writes that the target undid. They are reported some time later."""
     end = stage.end + _TOLD_WITHIN if stage.end is not None else np.inf
     told = (event for event in run.events if event["event"] == "undone")
     return sum(count_of(event) for event in told if stage.begin <= float(event["t"]) < end)

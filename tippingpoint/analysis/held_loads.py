@@ -225,7 +225,7 @@ def late_by_us(stage: StageResult, own: OwnLosses | None, strained: str | None, 
 
 
 def _caught_up(run: RunData, stage: StageResult, wanted: float, renew_time: float) -> bool:
-    """Tell whether extends were answered in time at the end of a hold: any queue left by a pause is gone."""
+    """Return whether extends were answered in time at the end of a hold: any queue left by a pause is gone."""
     begin, end, curve = stage.hold_begin, stage.end, run.curves.get(tag("extend"))
     if begin is None or end is None or curve is None:
         return False
@@ -265,7 +265,7 @@ def _extended_too_late(stage: StageResult, wanted: float, renew_time: float) -> 
 
 
 def _answered_too_late(stage: StageResult, operations: Iterable[str], due: float, unit: str) -> str:
-    """Tell whether operations were answered more slowly than they were due while a stage was held.
+    """Return whether operations were answered more slowly than they were due while a stage was held.
 
     Those that were due in the last moments of a hold have no answer yet, even without a queue: as many as are due in
     the time that one takes.
@@ -282,7 +282,7 @@ def _answered_too_late(stage: StageResult, operations: Iterable[str], due: float
 
 
 def _made_too_late(run: RunData, stage: StageResult, rate: float) -> str:
-    """Tell whether half of the things took more than twice the time in which half were due.
+    """Return whether half of the things took more than twice the time in which half were due.
 
     The time that a thing needs without a queue is subtracted; the quickest things show it. If all things are due
     within that time, they say nothing about a queue. A single slow thing is not most of them.
@@ -360,7 +360,7 @@ def _last(run: RunData, name: str, begin: float, end: float) -> float:
 
 
 def _ended_early(run: RunData, plan: Plan | None, stage: StageResult) -> bool:
-    """Tell whether the run ended during this stage's hold. Only the last stage can be cut like this."""
+    """Return whether the run ended during this stage's hold. Only the last stage can be cut like this."""
     status = run.manifest.status
     if status == "complete" or stage.number != max(each.number for each in run.stages):
         return False

@@ -69,7 +69,7 @@ def _controllers_lost(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, 
 
 
 def explained_by_faults(events: Iterable[Mapping[str, Any]]) -> Callable[[float], bool]:
-    """Return what tells whether a fault explains a change at a moment."""
+    """Return a function that says whether a fault explains a change at a moment."""
     spans = list(_explained(events))
     return lambda t: any(begin <= t <= end for begin, end in spans)
 

@@ -66,7 +66,7 @@ class Shift:
 
 @dataclass(frozen=True)
 class Profiled:
-    """What profiles of a run's target tell."""
+    """What profiles of a run's target show."""
 
     shifts: list[Shift]
     sentences: list[str]

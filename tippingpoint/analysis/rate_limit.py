@@ -1,4 +1,4 @@
-"""Tells whether operations of a stage waited mostly because the target's rate limit refused them."""
+"""Decides whether operations of a stage waited mostly because the target's rate limit refused them."""
 
 from __future__ import annotations
 

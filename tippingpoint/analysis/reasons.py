@@ -119,9 +119,9 @@ def _bottlenecks(findings: Findings) -> list[str]:
 
 
 def _not_held(findings: Findings) -> list[str]:
-    """Return one line for each stage whose load was incomplete, or was not held by the target.
+    """Return one line for each stage whose load was incomplete, or was not sustained by the target.
 
-    The probes of a search are told by its answer.
+    The answer of a search covers its probes.
     """
     lines: list[str] = []
     for found in findings.stages:

@@ -64,7 +64,7 @@ def blamed(run: RunData, found: StageFindings, check: Check) -> Check:
 
 
 def _may_be_of_others(stage: StageResult, foreign: ForeignWork, check: Check) -> bool:
-    """Tell whether what others took may have caused a miss: no call waited longer for a processor than the target did,
+    """Return whether other programs may have caused a miss: no call waited longer for a processor than the target did,
     and an error is an answer, unlike a timeout."""
     observed = check.observed or 0.0
     if check.percentile is not None:

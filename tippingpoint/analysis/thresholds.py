@@ -200,7 +200,7 @@ def _check(stage: StageResult, limit: Limit, clock_known: bool, cpu: Mapping[str
 def _of_figure(stage: StageResult, limit: Limit) -> _Measured:
     found = stage.figures.get(limit.operation)
     if found is None:
-        return _Measured(why="Prometheus was not asked about this stage")
+        return _Measured(why="this stage was not queried from Prometheus")
     # A host that is not known may be beyond a limit that the others meet.
     if found.value is None or (found.why and found.value <= limit.allowed):
         return _Measured(found.value, why=found.why)

@@ -172,7 +172,7 @@ def _of_search(
 
 _NAMED_SINGLY = 2
 _NO_THROUGHPUT = {
-    False: "the plan decides the rate of creation, so throughput says nothing about the target",
+    False: "the plan sets the rate of creation, so throughput does not characterise the target",
     True: "there is no throughput while a stage is held: everything is created before",
 }
 

@@ -109,7 +109,7 @@ def _of_claims(entry: Entry, entries: Mapping[str, Entry]) -> Iterator[UserError
         field = f"{entry.directory / FILE}: claims.{number}"
         if claim.figure is None:
             if claim.says != "not told":
-                yield UserError(f"{field}.says", claim.says, "not told, as the claim names no figure")
+                yield UserError(f"{field}.says", claim.says, "not checked: the claim names no figure")
             continue
         base = entries.get(claim.against or "")
         if base is None:
@@ -182,7 +182,7 @@ def _widened(figure: Figure, scatter: float) -> Bounds:
 def verdict_of(expected: tuple[float, float], found: Bounds, *runs: int) -> Verdict:
     """Judge a claim: confirmed if all ratios that the runs allow are as claimed, refuted if none is.
 
-    Fewer than LEAST_RUNS of either release tell nothing: repeats of one release differ too.
+    Fewer than LEAST_RUNS of either release are inconclusive: repeats of one release differ too.
     """
     low, high = (found[0] or 0.0), (inf if found[1] is None else found[1])
     if min(runs) < LEAST_RUNS or found == (None, None):

@@ -73,14 +73,14 @@ def _completion(parser: argparse.ArgumentParser) -> None:
 def _new_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the target's kind in plans: small letters and digits")
     parser.add_argument(
-        "--out", type=Path, default=Path(), metavar="DIR", help="the directory in which it is made (.)"
+        "--out", type=Path, default=Path(), metavar="DIR", help="the directory in which to create it (.)"
     )
 
 
 def _collect(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=named_run, metavar="RUN", help=_A_RUN)
     _add_prometheus(parser, "a Prometheus that has scraped the target", required=True)
-    parser.add_argument("--json", action="store_true", help="print what was gathered as JSON")
+    parser.add_argument("--json", action="store_true", help="print the gathered figures as JSON")
 
 
 def _compare(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +99,7 @@ def _compare(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="append",
         default=[],
-        help="repeats of another release, which is compared with the first one; may be repeated",
+        help="runs of another release, to compare with the first one; may be given several times",
     )
     parser.add_argument(
         "--control",
@@ -223,14 +223,14 @@ def _agent(parser: argparse.ArgumentParser) -> None:
         help="the directory in which the agent keeps its state",
     )
     parser.add_argument(
-        "--socket", type=Path, required=True, metavar="PATH", help="the Unix socket on which the charm asks"
+        "--socket", type=Path, required=True, metavar="PATH", help="the Unix socket for the charm's requests"
     )
     parser.add_argument(
         "--wake",
         type=Path,
         required=True,
         metavar="FILE",
-        help="the file that is made or touched when there is news for the charm",
+        help="the file to create or touch when there is news for the charm",
     )
     parser.add_argument("--unit", default="", metavar="NAME", help="the unit that the agent serves")
     parser.add_argument(
@@ -259,14 +259,14 @@ COMMANDS = {
     ),
     "compare": Command("Compare runs with a baseline; exit 1 when one is worse.", _compare),
     "trend": Command(
-        "Show where figures changed in the course of many runs; exit 1 when one got worse and nobody acknowledged it.",
+        "Show where figures changed over many runs; exit 1 if one got worse and was not acknowledged.",
         _trend,
     ),
     "serve": Command(
         "Show the runs here in a browser, on loopback: the run in progress live, reports, comparisons and trends.",
         _serve,
     ),
-    "atlas": Command("Check, render or extend an atlas: what was measured of which release.", _atlas),
+    "atlas": Command("Check, render or extend an atlas: measurements of each release.", _atlas),
     "plans": Command("List the shipped plans.", _plans),
     "baselines": Command("List the published results that runs can be compared with.", _baselines),
     "import": Command(

@@ -79,7 +79,7 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
     if made:
         yield (
             "makes",
-            f"{made}, {'each removed as soon as it was made' if plan.cycles else 'all removed at the end'}",
+            f"{made}, {'each removed as soon as it exists' if plan.cycles else 'all removed at the end'}",
         )
     for threshold in plan.thresholds:
         for limit in limits_of(threshold):
@@ -111,7 +111,7 @@ def _made(plan: Plan) -> str:
 
 
 async def _ask(plan: Plan) -> str:
-    """Log in to the target, and ask for room; returns what it says. Nothing is made."""
+    """Log in to the target and query its capacity; returns its answer. Nothing is created."""
     target = target_of(plan.target.kind)
     try:
         async with asyncio.timeout(_LOGIN_WITHIN):

@@ -36,7 +36,7 @@ def do(options: argparse.Namespace) -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(_renamed(file.read_text(encoding="utf-8"), name), encoding="utf-8")
     except OSError as problem:
-        raise UserError("--out", str(into), f"a directory that can be made ({problem.strerror})") from None
+        raise UserError("--out", str(into), f"a directory that can be created ({problem.strerror})") from None
     print(
         f"{into} has a target of the kind {name}, whose leases are files in a directory.\n"
         f"Try it, then replace {name}_target/leases.py, ledger.py and plan.py by those of your target:\n"

@@ -78,13 +78,13 @@ def _last_lines(analysis: Analysis, page: Path | None) -> list[Text]:
 
 
 def _next_command(analysis: Analysis) -> str:
-    """The command that this run suggests: to clean up, to go on, or to look at it."""
+    """The command that follows this run: to clean up, to continue, or to open its report."""
     run = analysis.run
     left = next((event["remedy"] for event in reversed(run.events) if event["event"] == "left-behind"), None)
     if left is not None:
         return f"{left}   (removes what the run left)"
     plan = analysis.findings.plan
     if run.manifest.status in ("interrupted", "cut") and plan is not None and plan.find is not None:
-        return f"tippingpoint resume {run.directory}   (goes on with the search)"
+        return f"tippingpoint resume {run.directory}   (continues the search)"
     is_last = run.directory == RUNS / run.manifest.id
     return f"tippingpoint open {LAST if is_last else run.directory}"

@@ -27,7 +27,7 @@ def keep_report(run: RunData, page: str, held: HeldDirectory) -> Path | None:
 
 
 def _elsewhere(prefix: str, page: str) -> Path:
-    """Write the report to a file that nobody can have made before: others may write to that directory."""
+    """Write the report to a new file: other users may write to that directory, so an existing file is not trusted."""
     file, name = tempfile.mkstemp(".html", prefix)
     try:
         with open(file, "w", encoding="utf-8") as opened:

@@ -1,4 +1,4 @@
-"""`tippingpoint resume`: go on with a run that was cut."""
+"""`tippingpoint resume`: continue a run that was cut."""
 
 from __future__ import annotations
 

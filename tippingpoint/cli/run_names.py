@@ -16,7 +16,7 @@ _SHOWN = 3
 def named_run(text: str) -> Path:
     """Return the directory that an argument names: a path, `last`, or a run in ./runs by a part of its id.
 
-    A name of nothing is returned as it is, because whoever opens it says what was expected.
+    An unknown name is returned unchanged: opening it gives the error.
     """
     path = Path(text)
     if text != LAST and (path.exists() or "/" in text):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
 
 
 def run_to_report(plan: Plan, options: argparse.Namespace, taken_up: ResumedRun | None) -> int:
-    """Run a plan, or go on with a run that was cut, and print the result; returns the verdict's exit code."""
+    """Run a plan, or continue a run that was cut, and print the result; returns the verdict's exit code."""
     directory = uvloop.run(_run_plan(plan, options, taken_up, _figures(plan, options)))
     with _writing(options):
         # Imported once the workers are gone: until then the machine has no memory to spare for a report.
@@ -120,7 +120,7 @@ async def _run(
 
 
 def _open_page(runs: Path, run: str) -> None:
-    """Begin a page that shows the run in a browser, and ends by itself once nobody reads it."""
+    """Start a page that shows the run in a browser, and ends once no browser follows it."""
     asked = ["serve", str(runs), "--open", "--run", run, "--until-unread"]
     subprocess.Popen(
         [sys.executable, "-m", "tippingpoint", *asked],

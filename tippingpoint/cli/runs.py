@@ -41,7 +41,7 @@ def do(options: argparse.Namespace) -> int:
 
 
 def _row(directory: Path) -> tuple[str, ...]:
-    """Return what a table shows of one run; of one that goes on or cannot be read, as much as is known."""
+    """Return the row of one run; of a running or unreadable one, what is known."""
     try:
         manifest = Manifest.load(directory)
     except UserError:

@@ -1,6 +1,6 @@
 """The program's standard streams, which may be closed, full, or have a reader that is gone.
 
-What a command answers on standard output it could not write, it says in one line. Where the reader is gone (`| head`),
+A failure to write standard output is one line on standard error. Where the reader is gone (`| head`),
 the command goes on to its own exit code. What cannot be written on standard error is dropped.
 """
 
@@ -39,7 +39,7 @@ def repair_streams() -> None:
 
 
 class _Output(io.FileIO):
-    """A standard stream. After one failed write the rest is dropped, so that nothing fails again when Python exits."""
+    """A standard stream. After one failed write the rest is dropped, or Python would fail again at exit."""
 
     def __init__(self, number: int, name: str, *, quiet: bool) -> None:
         super().__init__(number, "w", closefd=False)

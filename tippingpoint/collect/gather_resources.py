@@ -115,7 +115,7 @@ def _gathered_by(user: str, asked: bytes, fresh: Path) -> str:
 
 @contextlib.contextmanager
 def _place_in(directory: Path) -> Generator[Path]:
-    """Make a directory for temporary files in the run's, so that the next process removes what a killed one left."""
+    """Make a directory for temporary files in the run's; the next process removes what a killed one left."""
     place = directory / ".gathering"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(mode=0o700, exist_ok=True)

@@ -216,7 +216,7 @@ class Runs:
     def _write(self, run: str, name: str, text: str, *, lasting: bool = False) -> bool:
         """Replace one file of a run; returns whether it changed and was kept.
 
-        `lasting` files are synced to disk before this returns, as nobody sends them again.
+        `lasting` files are synced to disk before this returns, because they are not sent again.
         """
         if not _ID.fullmatch(run):
             raise UserError("run", run, "a run's id")

@@ -59,7 +59,7 @@ def write(path: Path, asked: bytes, *, within: float | None = None) -> bool:
             raise _Refused(line if ended.returncode == BAD_INPUT else f"the engine failed: {line[:300]}")
         fresh.replace(path)
     except subprocess.TimeoutExpired:
-        accepted = f"a report that is made within {patience:.0f} s; try again, or export the runs"
+        accepted = f"a report that is ready within {patience:.0f} s; try again, or export the runs"
         raise UserError("report", path.name, accepted) from None
     finally:
         fresh.unlink(missing_ok=True)
@@ -92,7 +92,7 @@ def begin(path: Path, question: bytes, user: str | None = None) -> None:
 def conclude(run: StoredRun, prometheus: Mapping[str, str]) -> None:
     """Have the run's resources gathered from a Prometheus (gather_resources.Asked), and then the run judged.
 
-    That goes on for some minutes at most, after this returned. The content of `prometheus` is on no disk.
+    That takes some minutes at most, after this returned. The content of `prometheus` is on no disk.
     """
     run.verdict_file.touch()  # note that this has begun
     with open(os.memfd_create("tippingpoint"), "w+b") as asked:
@@ -112,14 +112,14 @@ def conclude(run: StoredRun, prometheus: Mapping[str, str]) -> None:
 def give_way() -> None:
     """Let the kernel kill this process first when memory runs out.
 
-    Its work can be repeated; what others store, scrape or serve meanwhile cannot.
+    Its work can be repeated; that of the other services cannot.
     """
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def how_it_ended(code: int) -> str:
-    """Return why a process without a message failed, as far as its exit code tells."""
+    """Return why a process without a message failed, according to its exit code."""
     if code == -signal.SIGKILL:
         return "it was killed: the machine has too little memory for it"
     return f"exit code {code}"

@@ -191,7 +191,7 @@ class Comparison:
 
     @property
     def repeated(self) -> bool:
-        """Whether a release has several runs, so that something is known of how runs scatter."""
+        """Whether a release has several runs, which shows how much runs scatter."""
         return any(len(release.runs) > 1 for release in self.releases) or self.control is not None
 
     @property
@@ -636,7 +636,7 @@ def _typical_words(pairs: Sequence[Pair], base: str, unit: str) -> list[str]:
 
 
 def _is_told(pair: Pair, figure: Against) -> bool:
-    """Tell whether a figure of capacity belongs beside the tipping points: it is certain, and does not contradict."""
+    """Return whether a figure of capacity belongs beside the tipping points: it is certain, and does not contradict."""
     return figure.judgement in ("worse", "better") and pair.tip in ("same", "unsure", figure.judgement)
 
 
@@ -910,7 +910,7 @@ def _summary(rows: Sequence[Row], pairs: Sequence[Pair], names: Sequence[str], u
     beyond = sum(bool(against.beyond) for row in rows for against in row.against)
     faulted = any(against.beyond.startswith(WITH_A_FAULT) for row in rows for against in row.against)
     if not at_held:
-        judged = "tipping points and what was served" if _has_served(pairs) else "tipping points"
+        judged = "tipping points and throughput" if _has_served(pairs) else "tipping points"
         return (
             f"No load of {names[0]} that another run measured was sustained by both"
             f"{' without a fault' if faulted else ''}, so only {judged} are judged."

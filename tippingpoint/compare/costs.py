@@ -86,7 +86,7 @@ def _joined(costs: Sequence[Cost | None]) -> Cost | None:
 
 
 def is_shown(cost: Cost) -> bool:
-    """Tell whether a cost is shown: it is certain, or its certainty is unknown."""
+    """Return whether a cost is shown: it is certain, or its certainty is unknown."""
     return cost.is_told or (cost.level is None and cost.slope is not None and cost.slope > 0)
 
 

@@ -11,7 +11,7 @@ from tippingpoint.rundir.results import RunData
 
 
 def disturbed(run: RunData) -> str:
-    """Return what other programs took while the run's loads were held, if it is too much; empty if it is not.
+    """Return how much CPU other programs used during the run's holds, if it is too much; otherwise empty.
 
     A search repeats what it missed beside other programs, and withholds its answer if they do not go.
     """

@@ -1,4 +1,4 @@
-"""Finds short names that tell compared runs apart, and the differences between their plans."""
+"""Finds short names that distinguish compared runs, and the differences between their plans."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Named:
 
 
 def short_names(named: Sequence[Named]) -> list[str]:
-    """Return names that tell all apart: versions, titles, the only setting that differs, dates, ids, or letters."""
+    """Return names that distinguish all: versions, titles, the only setting that differs, dates, ids, or letters."""
     several = len({one.kind for one in named}) > 1
     candidates = [
         [target_name(one.kind, one.version) if several and one.version else one.version for one in named],

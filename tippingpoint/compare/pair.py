@@ -1,4 +1,4 @@
-"""Compares two releases: where they tip, what they serve, and every figure at loads that all of their runs held."""
+"""Compares two releases: tipping points, throughput, and every figure at the loads that all of their runs sustained."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Pair:
         *,
         disturbed: bool = False,
     ) -> None:
-        """`disturbed` tells that other programs may have made any difference: then none is certain."""
+        """`disturbed` means that other programs may have caused any difference: then none is certain."""
         self.disturbed = disturbed
         self._base, self._other, self._control = base, other, control
         self._tolerance = tolerance
@@ -246,7 +246,7 @@ class Pair:
         return {key: both for key, both in found.items() if both is not None}
 
     def _compare_capacity(self, costs: Mapping[CostKey, _Both]) -> bool:
-        """Compare where both tip, what they serve, how long typical calls took, and the CPU time of the main operation.
+        """Compare tipping points, throughput, typical response times, and the CPU time of the main operation.
 
         Tell whether figures need no share of the chance: one of these differs, or none can be compared.
         """
@@ -284,7 +284,7 @@ class Pair:
         return not found or any(one in _SWAPPED for one in (self.tip, *judged_of))
 
     def _tips(self, same_thresholds: bool) -> _Both | None:
-        """Return where both tip as a figure; None if it is not known of all runs, or nothing tells them apart."""
+        """Return where both tip as a figure; None if it is unknown for a run, or if the runs do not differ."""
         first, other, *again = (side.release.reaches for side in self._sides)
         before = [reach for of in (first, *again) for reach in of]
         known = all(
@@ -328,7 +328,7 @@ class Pair:
         return [self._base, self._other, *([self._control] if self._control is not None else [])]
 
     def _control_changed(self, figures: Mapping[_What, _Both], errs: float) -> bool:
-        """Tell whether any of these figures differs for certain between the first release and its control."""
+        """Return whether any of these figures differs for certain between the first release and its control."""
         own = {what: (alone, None) for what, (_, alone) in figures.items() if alone is not None}
         return any(change.certain for change in self._tested(own, errs).values())
 

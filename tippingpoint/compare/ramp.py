@@ -1,4 +1,4 @@
-"""The steps of a run's ramp, as far as they tell of the target: what was served at each, and how long a call took."""
+"""The steps of a run's ramp, as far as they describe the target: what was served at each, and how long a call took."""
 
 from __future__ import annotations
 

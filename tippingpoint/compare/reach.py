@@ -74,7 +74,7 @@ class Reach:
         return self.held is None or self.broken is None
 
     def holds(self, load: float) -> bool | None:
-        """Tell whether it tips beyond a load; None if that is not known."""
+        """Return whether it tips beyond a load; None if that is not known."""
         if self.held is not None and load <= self.held:
             return True
         return False if self.broken is not None and load >= self.broken else None
@@ -173,7 +173,7 @@ def reach_together(reaches: Sequence[Reach]) -> Reach:
 
 
 def comparable_tips(base: Reach, other: Reach, *, same_thresholds: bool = True) -> bool:
-    """Tell whether it is known of both runs where they tip, by the same thresholds, without doubt."""
+    """Return whether it is known of both runs where they tip, by the same thresholds, without doubt."""
     if not same_thresholds and {"threshold", "limit"} & {base.by, other.by}:
         return False
     if not_judged(base, other) is not None:
@@ -207,7 +207,7 @@ def not_judged(base: Reach, other: Reach) -> Reach | None:
 
 
 def _may_have_missed(one: Reach, other: Reach) -> bool:
-    """Tell whether one run misses a threshold at a load up to which the other's thresholds were not judged."""
+    """Return whether one run misses a threshold at a load up to which the other's thresholds were not judged."""
     return (
         one.by == "threshold"
         and one.broken is not None

@@ -28,7 +28,7 @@ class Back:
 
 
 def backs_of(analysis: Analysis) -> dict[str, Back]:
-    """Return what a run tells of each kind of fault, such as `kill`, except of what undoes others.
+    """Return what a run shows about each kind of fault, such as `kill`, except of what undoes others.
 
     A kind is left out if it is not known what clients would have noticed of one of its faults.
     """

@@ -1,4 +1,4 @@
-"""Tells a difference between releases from the scatter of their runs: the run is the unit of the statistics.
+"""Distinguishes a difference between releases from the scatter of their runs: the run is the unit of the statistics.
 
 Each run gives one value for a figure. Runs of one release scatter, and all figures of a run scatter together, because
 a busy machine slows all of it. So the figures are tested together, by a rotation test (Langsrud, Statistics and

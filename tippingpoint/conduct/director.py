@@ -89,9 +89,9 @@ def lost_with_remains(run: SharedRun, words: Mapping[str, UnitWord | None], unit
 
 
 def ask_storm(run: SharedRun, now: float) -> SharedRun:
-    """Return the run with a restart storm in the stage that is held now, which is then held anew in full.
+    """Return the run with a restart storm in the stage that is held now, which is then held again in full.
 
-    Raises UserError if there is nothing to claim again, or not enough time to tell all units.
+    Raises UserError if there is nothing to claim again, or too little time to inform all units.
     """
     plan = run.validated()
     if not plan.is_held or run.searches:

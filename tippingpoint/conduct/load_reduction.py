@@ -1,6 +1,6 @@
-"""Says which load follows one that was too much for a target: the same once more, lower ones, none, or the end.
+"""Chooses the load that follows a broken one: the same again, lower ones, none, or the end.
 
-What it says follows from what was tried alone. So any unit that becomes the leader of a run by many units can go on.
+The choice depends only on the loads tried. So any unit that becomes the leader of a run by many units can go on.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Tried = tuple[float, bool | None]
 
 
 def possible(plan: SearchPlan, load: float) -> float:
-    """Return the load nearest to this one that can be put on the target: a whole number of what it is made of."""
+    """Return the nearest load that can be applied: a whole number of units."""
     if plan.load in ("renewals", "claims", "rate"):
         return round(load, 3)
     return plan.load_at(round(load))
 
 
 def judged_whole(plan: SearchPlan) -> bool:
-    """Whether a lower load is judged when all that it makes is there, as the load is how fast that is made."""
+    """Whether a lower load is judged once all its instances exist, because the load is the rate of their creation."""
     return plan.load in PACES
 
 
@@ -88,7 +88,7 @@ def showed(plan: SearchPlan, found: StageFindings) -> LoadOutcome:
 
 
 class LoadReduction:
-    """The loads of `after: recover`: `ask` says which one follows, and `tell` takes what it showed."""
+    """The loads of `after: recover`: `ask` returns the next one, and `tell` records its result."""
 
     def __init__(
         self, plan: SearchPlan, tried: Sequence[Tried], *, aborted: float = inf, surely: float = inf

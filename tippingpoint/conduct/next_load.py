@@ -1,4 +1,4 @@
-"""Judges a turn of a run by what was measured of it, and says which load is next.
+"""Judges a turn of a run by its measurements, and chooses the next load.
 
 It keeps nothing: a run's probes are in its SharedRun, so any unit that becomes the leader goes on from there. With
 `after: recover`, next_lower.py goes on after the last load.
@@ -42,7 +42,7 @@ def next_load(reports: TurnReports, searcher: Searcher | None = None) -> NextLoa
     turn = run.turns[-1]
     if reports.lost:
         if not (plan.is_held or plan.cycles):  # leases expire, and an iteration's things are removed
-            why = f"{reports.lost} is missing, and what it made is still part of each load"
+            why = f"{reports.lost} is missing, and its instances are still part of each load"
             return NextLoad(after=turn.number, stop=why)
         return _after(reports, plan, searcher, turn.number, None, fresh=True)
     if why := reports.unread:
@@ -112,7 +112,7 @@ def _after(
     *,
     fresh: bool,
 ) -> NextLoad:
-    """Return the load that the searcher asks for, or its answer."""
+    """Return the searcher's next load, or its answer."""
     run = reports.run
     elapsed = 0.0 if run.started is None else reports.ended - run.started
     ask = searcher.ask(elapsed)

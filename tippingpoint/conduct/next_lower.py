@@ -1,6 +1,6 @@
 """Judges the lower loads of a run (`after: recover`), after its last stage or its search, and says which is next.
 
-A target may stay broken at a load that it held before, although what broke it is gone: a metastable failure
+A target may stay broken at a load that it sustained before, although what broke it is gone: a metastable failure
 (N. Bronson et al., Metastable Failures in Distributed Systems, HotOS 2021). The lower loads show which of both it is.
 
 Each load is a turn like any other, and is judged by what was measured of it. What it showed is in the run's
@@ -126,7 +126,7 @@ def _next(run: SharedRun, plan: SearchPlan, recovery: Recovery, after: int) -> N
 
 
 def _reduction(run: SharedRun, plan: SearchPlan, recovery: Recovery) -> LoadReduction:
-    """Return the load reduction of a run, as far as it went."""
+    """Return the load reduction of a run so far."""
     tried: list[Tried] = [*recovery.stages]
     surely = aborted = inf
     if plan.find is not None:

@@ -92,7 +92,7 @@ def _amount(load: float | None) -> float | None:
 
 
 def room_for_recovery(plan: Plan) -> int:
-    """Return how many characters the lower loads of a run take at most; 0 for a plan that asks for none."""
+    """Return how many characters the lower loads of a run take at most; 0 for a plan without any."""
     if plan.after is None:
         return 0
     return _MOST_LOADS * _PER_LOAD + _PER_STAGE * len(plan.stages)

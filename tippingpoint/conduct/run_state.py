@@ -107,7 +107,7 @@ class SharedRun(BaseModel):
     missing: Annotated[dict[Unit, Line], Field(max_length=MOST_UNITS)] = {}
     """The units whose share is gone or never came up, and why in one line."""
     stopped: Line = ""
-    """Why the run is to end before its plan does; empty if nobody asked for that."""
+    """Why the run should end early; empty if it should not."""
     over: bool = False
     """Whether all units that are not missing have ended their parts."""
     shared: bool = False
@@ -161,7 +161,7 @@ class SharedRun(BaseModel):
         return 0.0 if self.is_in_memory else lead(len(self.units))
 
     def may_return(self, unit: str) -> bool:
-        """Whether a unit is there, or is missing only until its restarted agent is ready again."""
+        """Whether a unit is present, or is missing only until its restarted agent is ready again."""
         return self.missing.get(unit, RESTARTED) == RESTARTED
 
     @property
@@ -187,7 +187,7 @@ class SharedRun(BaseModel):
         return self.found is not None
 
     def may_end_early(self, left: float) -> bool:
-        """Return whether a hold that is judged, with so many seconds left, can end earlier if that is named now.
+        """Return whether a judged hold with so many seconds left can end early if that is announced now.
 
         With more than 15 units, words take longer than what they would save.
         """
@@ -246,7 +246,7 @@ class UnitProgress(BaseModel):
 
     @property
     def doing(self) -> str:
-        """What is being done in the stage, as far as it is known."""
+        """The current phase of the stage, if known."""
         return self.phase or self.kind
 
 

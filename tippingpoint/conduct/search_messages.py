@@ -1,4 +1,4 @@
-"""What units and their leader tell each other of a turn that the leader judges: what was measured, and what is next."""
+"""Messages between units and their leader about a turn that the leader judges: the measurements, and what is next."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class TurnReports(Protocol):
         ...
 
     def whole(self, *, all_turns: bool = False) -> AbstractContextManager[RunData]:
-        """Read the turn, or the run as far as it goes, for as long as the context lasts."""
+        """Read the turn, or the run so far, while the context lasts."""
         ...
 
     def is_whole(self, stage: int, size: float) -> bool:

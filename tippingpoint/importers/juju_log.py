@@ -390,7 +390,7 @@ class _Reading:
             self._event(number, line, "error", operation=operation, outcome=outcome, error=line.error)
 
     def _held_at_send(self, line: Line) -> bool:
-        """Tell whether a failed claim was a renewal: the tool writes `claim of ... failed` for both."""
+        """Return whether a failed claim was a renewal: the tool writes `claim of ... failed` for both."""
         since = self._holding.get(line.holder)
         return since is not None and line.age - (line.took or 0.0) >= since - 0.001
 

@@ -132,7 +132,7 @@ class _Scraped:
         ]
 
     def told(self, grid: _Grid, window: float) -> NDArray[np.bool_]:
-        """Tell at which moments a sample, or a rate over a window, is valid.
+        """Return at which moments a sample, or a rate over a window, is valid.
 
         After Prometheus itself was down, it repeats a last sample for five minutes (its lookback delta). A rate whose
         window reaches into a gap is too low, because it is extrapolated by half an interval at most
@@ -152,7 +152,7 @@ _DURATION = Figure(
     name="scrape-duration",
     title="Scrape duration",
     unit="seconds",
-    meaning="How long the slowest scrape of a host took: an overloaded host answers late, then not at all.",
+    meaning="Duration of the slowest scrape of a host: an overloaded host answers late, and then not at all.",
     source="Prometheus itself",
     expr="scrape_duration_seconds{$selector}",
     over="max",
@@ -176,7 +176,7 @@ async def gather_run(
         raise UserError(
             "run",
             str(run.directory),
-            "a run made by tippingpoint, not an import: only its times have a clock",
+            "a run of tippingpoint: imports have no clock to match with a Prometheus",
         )
     manifest = run.manifest
     last = max((float(event["t"]) for event in run.events), default=0.0)

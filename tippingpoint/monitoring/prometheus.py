@@ -127,7 +127,7 @@ class Prometheus:
         data = await self._asked("GET", "status/buildinfo", {})
         version = data.get("version")
         if not isinstance(version, str) or not version or len(version) > 100:
-            raise OperationFailed(f"{self.where}: tells no version: expected what Prometheus answers")
+            raise OperationFailed(f"{self.where}: reports no version: expected a Prometheus")
         return version
 
     async def targets(self) -> list[ScrapedTarget]:

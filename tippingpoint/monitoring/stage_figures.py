@@ -174,7 +174,7 @@ class StageFigures:
         """
         if end - begin < 1:
             return {
-                one.name: Measured(None, why="it was asked for in less than a second") for one in self.wanted
+                one.name: Measured(None, why="it was measured for less than a second") for one in self.wanted
             }
         scrapes = await self.scrapes(begin, end)
         return {one.name: await self._measure(one, begin, end, scrapes) for one in self.wanted}
@@ -280,7 +280,7 @@ def _of_series(
 def _is_infinite(
     one: Wanted, series: Sampled, host: str, begin: float, whole: Mapping[tuple[str, str], float]
 ) -> bool:
-    """Tell whether a series of a host, of the part that is wanted, was infinite in a span that begins then."""
+    """Return whether a series of a host, of the part that is wanted, was infinite in a span that begins then."""
     of_host, part = _key(one, series)
     if of_host != host or one.part not in (None, part):
         return False
@@ -297,7 +297,7 @@ def _error(values: Sequence[float], independent: float) -> float | None:
 
 
 def _has_role(one: Wanted, host: str, leads: Mapping[str, set[float]] | None) -> bool:
-    """Tell whether a host had the role at any moment, or for a rate, whether it is to count with the role."""
+    """Return whether a host had the role at any moment, or for a rate, whether it is to count with the role."""
     if leads is None:
         return True
     led = bool(leads.get(host))

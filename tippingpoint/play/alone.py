@@ -34,9 +34,10 @@ _LONGEST_WAIT = 600.0
 
 
 class Alone(Conductor):
-    """The only unit of a run, and its leader. Its clock goes on as the run does, whatever the wall clock is set to.
+    """The only unit of a run, and its leader.
 
-    What came of turns that are judged is written as events `probe`, `found` and `recovering`.
+    Its clock is monotonic, whatever happens to the wall clock. Results of judged turns are written as events `probe`,
+    `found` and `recovering`.
     """
 
     def __init__(
@@ -48,9 +49,11 @@ class Alone(Conductor):
         figures: RunFigures | None = None,
         machine: MachineWatch | None = None,
     ) -> None:
-        """`first` is the number of the first stage in the journals. `resumed` are the probes of the run that this one
-        resumes. `figures` are those of Prometheus that thresholds are about. `machine` tells when other programs
-        have left the target's processors."""
+        """`first` is the number of the first stage in the journals.
+
+        `resumed` are the probes of the run that this one resumes. `figures` are those of Prometheus that thresholds are
+        about. `machine` tells when other programs have left the target's processors.
+        """
         self._record = record
         self._figures = figures
         self._machine = machine
@@ -93,7 +96,7 @@ class Alone(Conductor):
         self._say_word(held=report.turn)
 
     async def _until_others_have_gone(self, probe: ProbeEvent) -> None:
-        """Wait until other programs have left the target's processors, for as long as the search may go on."""
+        """Wait until other programs have left the target's processors, but no longer than the search may take."""
         plan = self._run.validated()
         if self._machine is None or isinstance(plan, CtsPlan) or plan.find is None:
             return

@@ -1,6 +1,6 @@
-"""Asks a Prometheus for the figures that a plan's thresholds are about.
+"""Queries a Prometheus for the figures of a plan's thresholds.
 
-All times are Unix seconds of our own clock as it was when the run began, and go on by the monotonic clock.
+All times are Unix seconds: our clock at the run's start, advanced by the monotonic clock.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class AskedFigures:
         self._began = timing.wall() - timing.monotonic()
 
     async def open(self) -> None:
-        """Ask Prometheus whether it can tell what is wanted.
+        """Ask Prometheus whether it has the requested figures.
 
         Raises TargetError if it does not answer, and UserError for a host that it does not scrape, or for a hold that
         is too short for its scrapes.
@@ -174,7 +174,7 @@ class AskedFigures:
 
 
 def in_ramp(plan: Plan) -> bool:
-    """Tell whether a plan's load is on the target while it is brought up, and a hold is not needed."""
+    """Return whether a plan's load is on the target while it is brought up, and a hold is not needed."""
     return isinstance(plan, CtsPlan) or ramped(plan) is None
 
 

@@ -41,7 +41,7 @@ class CapacityGate:
 
     @property
     def filled(self) -> AnyStage | None:
-        """The stage whose things are there; None for none."""
+        """The stage whose instances exist; None without any."""
         return self._filled
 
     def fill(self, asked: AnyStage) -> None:
@@ -57,7 +57,7 @@ class CapacityGate:
         return self._filled is not None and self._own.plan.removes(self._filled, asked)
 
     async def make(self, asked: AnyStage, place: str) -> None:
-        """Start the lab's members that a stage asks for; raises UserError if the stage does not fit.
+        """Start the lab members that a stage needs; raises UserError if the stage does not fit.
 
         `place` is the plan's field that has the stage.
         """

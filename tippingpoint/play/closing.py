@@ -57,14 +57,14 @@ class Closing:
         return await self._end("complete", "")
 
     async def early(self, early: EndedEarly) -> Path:
-        """End a run early with what it has; raises Refused if it was interrupted before it made anything."""
+        """End a run early, keeping its results; raises Refused if it was interrupted before it created anything."""
         if early.status == "interrupted":
             if not (self._made.begun or self._of_unit or self._takes_up):
                 self._pool.kill()
                 await self.end_workers()
                 if await self._made.clean(silently=True):
                     self._record.discard()
-                    raise Refused(f"{early}, before anything was made", INTERRUPTED) from None
+                    raise Refused(f"{early}, before anything was created", INTERRUPTED) from None
             self._record.event("interrupted")
         elif early.status == "aborted":
             self._record.event("aborted", reason=str(early))
@@ -86,7 +86,7 @@ class Closing:
             self._finish("failed", str(refused))
 
     async def broken(self, unexpected: Exception) -> None:
-        """End a run after a bug of ours; what it made is removed all the same."""
+        """End a run after an internal error; its objects are still removed."""
         await self.end_workers()
         await self._made.clean()
         self._finish("failed", f"{type(unexpected).__name__}: {unexpected}")
@@ -116,9 +116,9 @@ class Closing:
         return self._finish(status, reason)
 
     def _without_what_it_made(self) -> tuple[RunStatus, str]:
-        """Return the status and reason of a run whose model somebody removed.
+        """Return the status and reason of a run whose model was removed meanwhile.
 
-        A real Juju 4.0.15 then keeps its units' connections and goes on granting them leases.
+        Juju 4.0.15 keeps the connections of its units then, and still grants them leases.
         """
         if not self._plan.is_held:
             return "cut", self._made.gone

@@ -1,4 +1,4 @@
-"""Tells a runner when turns begin, and takes what it reports on them."""
+"""Announces turns to a runner, and receives its reports on them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Conductor:
         *,
         after: int = 0,
     ) -> None:
-        """`after` is the number of the last turn that is not ours any more, as we begin anew."""
+        """`after` is the last turn that we skip because we start over."""
         self._unit = unit
         self._after = after
         self._run = run
@@ -149,8 +149,7 @@ class Conductor:
         self._tell_clear(shown)
 
     def ends(self, turn: Turn) -> float | None:
-        """Return when the hold of a turn that is judged ends early for all units; None if it does not, as far as is
-        known."""
+        """Return when the hold of a judged turn ends early for all units; None if no early end is known."""
         for named in self._run.turns:
             if named.number == turn.number and named.ends is not None:
                 return named.ends + self._ahead

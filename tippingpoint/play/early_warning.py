@@ -1,4 +1,4 @@
-"""Watches thresholds with `abort` while a run is under way, so that it ends before its target is harmed for long.
+"""Watches thresholds with `abort` during a run, and ends it before its target suffers for long.
 
 One hiccup does not end a run: a threshold has to be missed in eight windows in a row, and in all of them together. So
 nothing that lasts less than 12 s ends it.
@@ -56,7 +56,7 @@ class EarlyWarning:
     ) -> None:
         """What began before `since` (seconds since the run's start) does not count.
 
-        `share` tells which share of the run's load is seen here, from 0 to 1: a throughput has to reach that share of
+        `share` is the share of the run's load that is seen here, from 0 to 1: a throughput has to reach that share of
         its limit.
         """
         self._watches = [
@@ -76,7 +76,7 @@ class EarlyWarning:
             self.missed.set()
 
     def heard(self, tick: Tick, holding: bool) -> str:
-        """Take a worker's tick; `holding` tells whether the load is up and held. Returns `why`."""
+        """Take a worker's tick; `holding` says whether the load is up and held. Returns `why`."""
         if not self._watches or self.missed.is_set() or tick.t - tick.seconds < self._since - _HAIR:
             return self.why
         for watch in self._watches:

@@ -24,7 +24,7 @@ NEEDS_ACTION = frozenset({"left-behind", "journal-lost", "model-gone", "worker-c
 SHOWN_OTHERWISE = frozenset({"interrupted"})
 """Events that the person who watches has been told of already."""
 _ENDS = {
-    "resolution": "the interval is as narrow as the plan asks",
+    "resolution": "the interval is as narrow as requested",
     "within": "its time is over",
     "limit": "the largest load that the plan allows passed",
     "generator": "the generator itself is the bottleneck at larger loads",
@@ -124,7 +124,7 @@ def _figure(fields: Fields) -> str:
 
 def _cleaned(fields: Fields) -> str:
     count = fields["removed"]
-    return f"removed {count:,} {choose(count, 'thing', 'things')} that the run had made"
+    return f"removed {count:,} {choose(count, 'thing', 'things')} that the run had created"
 
 
 def _left_behind(fields: Fields) -> str:

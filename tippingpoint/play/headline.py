@@ -103,7 +103,7 @@ class Headline(RunnerEvents):
 
     @property
     def has_load(self) -> bool:
-        """Whether any worker has told of its load."""
+        """Whether any worker has reported its load."""
         return self._progress is not None
 
     @property
@@ -127,7 +127,7 @@ class Headline(RunnerEvents):
         return sum(int(found[name][1].sum()) for found in recent for name in own if name in found) / seconds
 
     def reached(self) -> tuple[int, int, str]:
-        """Return how much of the stage's load exists, how much is wanted, and what it is."""
+        """Return how much of the stage's load exists, the goal, and the unit of both."""
         held = sum(tick.held for tick in self._last.values())
         goal, things = (0, "") if (at := self._progress) is None else (at.goal, at.things)
         if self.workload in ("claim", "store", "operate"):

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class EndedEarly(Exception):
-    """Raised when the run is to end now, with what it has; `status` is the run's final status."""
+    """Raised to end the run now and keep its results; `status` is the run's final status."""
 
     def __init__(self, status: RunStatus, reason: str) -> None:
         self.status: RunStatus = status

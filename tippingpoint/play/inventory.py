@@ -87,12 +87,12 @@ class Inventory:
         return [path for entry in self.entries for path in entry.passwords]
 
     async def clean(self, *, silently: bool = False) -> bool:
-        """Remove what the workers could not release; returns whether nothing of ours is left, as far as we know.
+        """Remove what the workers could not release; returns whether everything of ours seems gone.
 
-        `silently` reports only what is left: the refusal of the run has a line of its own.
+        `silently` reports only leftovers: a refused run has its own line.
         """
         if self.entries:
-            self._record.doing("removing what is left")
+            self._record.doing("removing the rest")
         hurry = self._interruption.hurried
         within = self._target.clean_within(self._own.plan.to_remove)
         cleaning = asyncio.ensure_future(

@@ -70,12 +70,12 @@ class LiveStage:
 
     @property
     def parts(self) -> list[Measured]:
-        """What all workers measured in equal parts of the hold, as far as it has been read."""
+        """The measurements of all workers in equal parts of the hold, as read so far."""
         return [self._parts[number] for number in sorted(self._parts)]
 
     @property
     def stage(self) -> StageResult:
-        """The stage, as far as it has been read."""
+        """The stage, as read so far."""
         whole: Measured = {}
         for part in (self._ramp, self._held):
             add_each(whole, part)

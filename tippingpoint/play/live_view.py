@@ -1,6 +1,6 @@
 """What a terminal shows of a run in progress: a few lines as wide as the terminal, without any library of widgets.
 
-They are made of what was last known. So another thread can draw them again and again, with a clock that goes on.
+They show the last known state. So another thread can redraw them repeatedly, with a clock that goes on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Brings the loads that follow a cliff onto the target: the one that broke it once more, and lower ones.
+"""Applies the loads that follow a cliff: the one that broke the target again, and then lower ones.
 
 Going down means what it can for each kind of load. Leases and renewals become fewer, and a rate slower. Things and
 units are removed, down to the lower load. At a pace whose things stay, those that are there stay too, and a step makes

@@ -83,8 +83,8 @@ class LowerTurns:
         return self._own.probe(turn.load)[2] if turn.load else 0.0
 
     async def bring_up(self, turn: Turn) -> bool:
-        """Bring our share from the load before to this one, as far as that is possible; returns whether there is
-        something to hold."""
+        """Change our share from the previous load to this one, as far as possible; returns whether any load is left to
+        hold."""
         load, self._watch = turn.load or 0.0, None
         if is_none(self._plan, load):
             await self._loads.pause()

@@ -58,7 +58,7 @@ class FromMemory:
 
     @contextlib.contextmanager
     def whole(self, *, all_turns: bool = False) -> Generator[RunData]:
-        """Read the run as far as it goes."""
+        """Read the run as far as it is written."""
         yield self.so_far.load()
 
     def is_whole(self, stage: int, size: float) -> bool:

@@ -38,7 +38,7 @@ class Pause(BaseModel):
 
 
 class Settle(BaseModel):
-    """Wait for what is in flight, and close the stage's figures, while the load goes on; answered by Settled."""
+    """Wait for operations in flight and close the stage's figures while the load continues; answered by Settled."""
 
     do: Literal["settle"] = "settle"
     count: bool = False
@@ -197,7 +197,7 @@ def decode_together(ticks: Iterable[Tick]) -> None:
 
 
 class UnreadTicks(Generic[T]):
-    """Ticks whose figures nobody has asked for yet, so that many are decoded together.
+    """Ticks whose figures were not needed yet; many are decoded at once.
 
     A tick with a partial line is left out; the journal has all of it.
     """
@@ -208,7 +208,7 @@ class UnreadTicks(Generic[T]):
         self._unread: list[tuple[T, Tick]] = []
 
     def add(self, noted: T, tick: Tick) -> None:
-        """Keep a tick; many that nobody asked for are read."""
+        """Keep a tick; when many are unread, they are read."""
         self._unread.append((noted, tick))
         if len(self._unread) >= _UNREAD:
             self.read()
@@ -232,7 +232,7 @@ class Trouble(BaseModel):
 
 
 class Done(BaseModel):
-    """The last message of a worker that ended as it was told to."""
+    """The last message of a worker that ended when requested."""
 
     say: Literal["done"] = "done"
     problem: str = ""

@@ -1,6 +1,6 @@
 """Takes profiles of a run's target, one of CPU and one of waits for locks in each stage, from Go's pprof.
 
-They are asked for when the load is there: leases are when a hold begins, what is made is from the stage's begin on. A
+They are requested when the load is up: leases are when a hold begins, what is made is from the stage's begin on. A
 hold lasts until its profiles have come. What a member does not answer is an event of the run, which goes on.
 """
 

@@ -32,8 +32,8 @@ from tippingpoint.util.text import show_amount, show_count
 Detail = Literal["quiet", "normal", "verbose"]
 """How much is shown: nothing but what somebody has to act on; all but details; everything, each second."""
 
-STOPPING = "stopping; again to leave what was made"
-LEAVING = "stopping now: what was made is left, and tippingpoint clean removes it"
+STOPPING = "stopping; press again to leave everything in place"
+LEAVING = "stopping now: nothing is removed; tippingpoint clean does that later"
 _PLAIN_EVERY: Mapping[Detail, float] = {"quiet": 5.0, "normal": 5.0, "verbose": 1.0}
 _LIVE_EVERY = 0.5
 """Seconds between two looks at the figures. Only the clock is drawn more often."""
@@ -54,7 +54,7 @@ class _Console(Console):
 class ConsoleProgress(RunnerEvents):
     """Shows a run on a text file, by default standard error, as standard output is for results.
 
-    After a write fails, for example because the reader is gone, nothing more is written and the run goes on.
+    After a failed write, for example because the reader has gone, nothing more is written and the run continues.
     """
 
     def __init__(

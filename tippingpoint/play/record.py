@@ -72,7 +72,7 @@ class Record:
 
     @functools.cached_property
     def so_far(self) -> GrowingRun:
-        """The run as far as it is written."""
+        """The run, as written so far."""
         # It imports numpy, which a run needs only where it is judged meanwhile.
         from tippingpoint.rundir.results import GrowingRun
 
@@ -122,15 +122,15 @@ class Record:
         self._machine.write(fields.pop("t"), USED, **fields)
 
     def waiting(self, why: str, waited: float, longest: float) -> None:
-        """Tell the watcher what the run waits for, and for how many of at most how many seconds it has waited."""
+        """Report to the watcher what the run waits for, and for how many of at most how many seconds it has waited."""
         self._watcher.waiting(why, waited, longest)
 
     def doing(self, what: str) -> None:
-        """Tell the watcher what the run does that is no load."""
+        """Report to the watcher what the run does beside its load."""
         self._watcher.doing(what)
 
     def searched(self, known: SearchSoFar) -> None:
-        """Tell the watcher what a search knows so far."""
+        """Report to the watcher what a search knows so far."""
         self._watcher.searched(known)
 
     def note(self, text: str) -> None:

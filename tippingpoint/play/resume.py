@@ -1,6 +1,6 @@
 """Resumes a run that was cut.
 
-A run that makes things goes on with the things it made and their names, from the stage it was in. A search goes on with
+A run that creates instances continues with these and their names, from its last stage. A search goes on with
 what its probes told.
 """
 
@@ -54,11 +54,13 @@ def take_up(directory: Path) -> tuple[Plan, ResumedRun]:
         raise UserError(
             "run",
             str(directory),
-            "a search (find), or a spawn run: other runs cannot be resumed, and `clean` removes what they made",
+            "a search (find), or a spawn run: other runs cannot be resumed; `clean` removes their instances",
         )
     made = [entry for entry in own_entries(directory, manifest) if isinstance(entry, LastingEntry)]
     if not made:
-        raise UserError("run", str(directory), "a run that has begun to make things: this one has no ledger")
+        raise UserError(
+            "run", str(directory), "a run that has begun to create instances: this one has no ledger"
+        )
     from tippingpoint.rundir.results import (
         load_run,
     )  # it imports numpy, which a run needs only for its report

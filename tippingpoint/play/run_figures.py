@@ -1,4 +1,4 @@
-"""The figures of Prometheus that thresholds of a run are about: measured in each stage, and kept as events of the run.
+"""The Prometheus figures of a run's thresholds: measured in each stage, and kept as events of the run.
 
 Each stage is measured when it ends. A search waits for that; a listed stage is measured while the next one is played.
 What could not be had then is asked for once more at the end of the run, because Prometheus keeps what it scraped. If it
@@ -42,7 +42,7 @@ class RunFigures:
         self._latest: dict[str, Measured] = {}
 
     async def open(self) -> None:
-        """Ask Prometheus whether it can tell what is wanted; raises what AskedFigures.open raises."""
+        """Ask Prometheus whether it has the requested figures; raises what AskedFigures.open raises."""
         await self._asked.open()
 
     def since(self, began: float, hold_began: float | None) -> float:
@@ -53,7 +53,7 @@ class RunFigures:
     def so_far(
         self, record: Record, number: int, began: float, hold_began: float | None
     ) -> dict[str, FigureValue]:
-        """Return what is known by now of a stage that goes on, and ask anew meanwhile."""
+        """Return the latest figures of a stage in progress, and start the next query."""
         begin = self.since(began, hold_began)
         if self._looked_at != number:
             self._forget()
@@ -149,6 +149,6 @@ class RunFigures:
 
 
 def _ignore(task: asyncio.Task[dict[str, Measured]]) -> None:
-    """Take the outcome of a task that nobody waits for."""
+    """Collect the result of a background task."""
     if not task.cancelled():
         task.exception()

@@ -1,4 +1,4 @@
-"""Runs a plan, up to closed journals: plays its stages and faults in order, and removes what it made.
+"""Runs a plan, up to closed journals: plays its stages and faults in order, and removes everything it created.
 
 With a conductor, it plays one unit's part of a run of many: that unit's share of the plan. The conductor says when
 stages and their holds begin, for all units at the same time.
@@ -194,7 +194,7 @@ class Runner:
             raise UserError("faults", self._plan.name, "a plan whose faults need no lab, for many units")
 
     def _check_figures(self) -> None:
-        """Raise UserError for a threshold on a figure that nobody can be asked for; units leave that to the leader."""
+        """Raise UserError for a threshold on a figure without a Prometheus; units leave that to the leader."""
         field, figure = next(
             ((field, threshold.figure) for field, threshold in figures_of(self._plan)), ("", "")
         )
@@ -314,7 +314,7 @@ class Runner:
         return SearchTurns(plan, plan.find, self._target_gone, conductor, *ours, lower, self._figures)
 
     def _make_profiler(self) -> Profiler | None:
-        """Return what profiles the target, if the plan asks for that; units that run a plan together take none."""
+        """Return the profiler of the target, if the plan takes profiles; units that share a plan take none."""
         section = self._plan.target
         if self._conductor is not None or not section.profiled:
             return None
@@ -323,7 +323,7 @@ class Runner:
         return Profiler(section.profiled, self._target.pprof_tls(section), self._record)
 
     def _watch_aborts(self) -> None:
-        """End the run once a threshold with `abort` is missed; a search by one machine goes on below that load."""
+        """End the run once a threshold with `abort` is missed; a search on one machine continues below that load."""
         if any(threshold.abort for threshold in self._plan.thresholds):
             # It judges stages while they last, as a search does.
             from tippingpoint.play.early_warning import EarlyWarning

@@ -59,8 +59,10 @@ class SearchTurns(Turns):
         lower: LowerTurns | None,
         figures: RunFigures | None,
     ) -> None:
-        """`gone` tells why the target cannot be reached any more, or an empty text. `figures` are those of Prometheus,
-        on one machine."""
+        """`gone` returns why the target cannot be reached any more, or an empty text.
+
+        `figures` are those of Prometheus, on one machine.
+        """
         super().__init__(conductor, own, stages, pool, faults, room, record, lower)
         self._plan = plan
         self._gone = gone
@@ -118,15 +120,15 @@ class SearchTurns(Turns):
         return not warning.missed.is_set()
 
     async def _hold(self, turn: Turn) -> Turn | None:
-        """Hold the load until its end or until it is clear, and report what was measured; the load goes on until the
-        next turn, which this returns."""
+        """Hold the load until its end or a clear result, and report the measurements; the load continues until the next
+        turn, which this returns."""
         await self._until_over(turn)
         await self._stages.end_hold_in_order()
         await self.report(turn)
         return await self._heed(self._conductor.next_turn())
 
     async def report(self, turn: Turn) -> None:
-        """Close the figures of a load, and report what was measured; the load goes on unless it is too much."""
+        """Close the figures of a load, and report the measurements; the load continues unless it is too much."""
         self._unwatch()
         aborted, ended = self._warning.why, self._record.now()
         if aborted:
@@ -167,9 +169,9 @@ class SearchTurns(Turns):
         await asyncio.to_thread(self._share.remember, turn.load, self._own.of_load, so_far)
 
     async def _until_clear(self, turn: Turn, load: float, so_far: LiveStage) -> None:
-        """Report when our share of the load is clear, while there is time for an earlier end of the hold.
+        """Report when our share of the load has a clear result, while the hold can still end early.
 
-        In each round of renewals every lease is renewed once, so that a part of one does not stand for the load.
+        In each round of renewals every lease is renewed once, so a part of a round does not represent the load.
         """
         conductor, stages, missed = self._conductor, self._stages, self._warning.missed
         whole_round = round_of(self._plan, self._own.probe(load)[0])

@@ -49,7 +49,7 @@ def due(run: SharedRun, plan: Plan, now: float) -> list[Due]:
 
 
 def loaded_since(run: SharedRun, now: float) -> float | None:
-    """Return the moment from which on the load is there that figures with `abort` are watched under; None without one.
+    """Return the moment from which figures with `abort` are watched, because the load is up; None without one.
 
     A search is watched anew at each load, so that one is not blamed for the load before.
     """

@@ -1,4 +1,4 @@
-"""Closes the figures of a stage that is judged while its load goes on."""
+"""Closes the figures of a stage that is judged while its load continues."""
 
 from __future__ import annotations
 

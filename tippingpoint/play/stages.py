@@ -113,7 +113,7 @@ class Stages:
         calm: float | None = None,
         until: asyncio.Event | None = None,
     ) -> None:
-        """Begin a stage; returns when its load is up, or after the plan's patience without progress.
+        """Begin a stage; returns when its load is up, or when the plan's patience has passed without progress.
 
         With `calm`, the load also has to be steady, so that the backlog of the load before is not blamed on this one:
         no operation is older than so many seconds, or the oldest gets no younger any more (steadiness.py). The event

@@ -1,4 +1,4 @@
-"""Decides when a load is steady: what the load before left behind is answered, so that it is not blamed on this one."""
+"""Decides when a load is steady: the backlog of the previous load is answered, and is not blamed on this one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PROGRESS = 0.99
 
 
 class Steadiness:
-    """Looks at the age of the oldest operation of a load that is up, as workers tell it."""
+    """Looks at the age of the oldest operation of a load that is up, as workers report it."""
 
     def __init__(self, calm: float | None) -> None:
         """A load is steady when no operation is older than `calm` seconds; without a value, as soon as it is up."""

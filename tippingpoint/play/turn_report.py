@@ -1,4 +1,4 @@
-"""What this machine measured of one turn, for whoever judges it."""
+"""The measurements of one turn on this machine, for the judge."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class Turns:
     async def _hold(self, turn: Turn) -> Turn | None:
         """Hold our share; returns the next turn, which ends the hold.
 
-        If the hold is over and no turn was named, the conductor may wait for its end, and be told what was measured.
+        If the hold is over and no turn was named, the conductor may wait for its end and receive the measurements.
         """
         if turn.kind != "storm":
             self._faults.start(turn.stage)
@@ -193,9 +193,9 @@ class Turns:
         )
 
     async def _heed(self, saying: Awaitable[T], until: float = float("inf")) -> T:
-        """Return what the conductor says, while the run goes on.
+        """Return the conductor's answer during the run.
 
-        Raises TimeoutError if it has said nothing by `until`, on the conductor's clock.
+        Raises TimeoutError without an answer by `until`, on the conductor's clock.
         """
         heard = asyncio.Event()
         deadline = timing.monotonic() + until - self._conductor.now()

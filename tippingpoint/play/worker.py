@@ -1,4 +1,4 @@
-"""A worker: a process that puts its share of a stage on the target and writes a journal.
+"""A worker: a process that applies its share of a stage to the target and writes a journal.
 
 Its parent, the runner, writes a `Job` to the worker's standard input, then commands. It reads messages from the
 worker's standard output (see messages.py): Ready or Refusal, the answers to commands, a Tick each second, and Done.
@@ -218,7 +218,7 @@ class _Worker:
         )
 
     def _mark(self, phase: str) -> None:
-        """Close the interval, so that each interval belongs to one phase of one stage, and write the new phase."""
+        """Close the interval, because each belongs to one phase of one stage, and write the new phase."""
         self._close_interval()
         assert self._stage is not None
         stage = self._stage

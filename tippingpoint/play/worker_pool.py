@@ -86,7 +86,7 @@ class WorkerPool:
 
     @property
     def cut(self) -> list[str]:
-        """The names of the workers that ended before they were told to."""
+        """The names of the workers that ended early."""
         return [worker.name for worker in self.workers if worker.done is None]
 
     async def open(self, jobs: Sequence[Job]) -> TargetFacts:
@@ -108,7 +108,7 @@ class WorkerPool:
             worker.tell(command)
 
     async def prepare(self, stages: Sequence[AnyStage], *, fresh: bool) -> None:
-        """Have the workers prepare stages like these; a failure ends the run with what it has."""
+        """Have the workers prepare stages like these; a failure ends the run, which keeps its results."""
         answers = await self.ask(
             Prepared,
             lambda share: PrepareOrder(stages=stages, share=share, fresh=fresh),
@@ -179,14 +179,14 @@ class WorkerPool:
         return any(worker.tick is not None and worker.tick.unwritten for worker in self.workers)
 
     def check(self) -> None:
-        """Raise EndedEarly if the run cannot go on."""
+        """Raise EndedEarly if the run cannot continue."""
         self._interruption.check()
         if not self._record.is_there:
             raise EndedEarly("failed", "the run's directory is gone")
         if self._trouble:
             raise EndedEarly("cut", self._trouble)
         if not self.alive:
-            raise EndedEarly("cut", f"every worker ended before it was told to{self._last_words()}")
+            raise EndedEarly("cut", f"every worker ended early{self._last_words()}")
 
     def _last_words(self) -> str:
         """Return what the first worker that gave a reason for its end said, to follow another text."""
@@ -219,7 +219,7 @@ class WorkerPool:
         self.check()
 
     def tell_end(self) -> None:
-        """Tell the workers to end; in a hurry they release nothing."""
+        """Ask the workers to end; in a hurry they release nothing."""
         self.ending = True
         self.tell(End(release=not self._interruption.hurried.is_set()))
 

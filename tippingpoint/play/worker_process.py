@@ -32,7 +32,7 @@ _EXIT_WITHIN = 10.0
 
 
 class Gone:
-    """The last event of a worker: its output has ended, whether it was told to end or not."""
+    """The last event of a worker: its output has ended, requested or not."""
 
 
 Listener = Callable[["WorkerProcess", Message | Gone], None]
@@ -101,7 +101,7 @@ class WorkerProcess:
 
     @property
     def last_words(self) -> str:
-        """Why it ended before it was told to, in one line: its error, or the signal that ended it; empty if unknown."""
+        """Why it ended early, in one line: its error, or the signal that ended it; empty if unknown."""
         with contextlib.suppress(OSError, TypeError):
             assert self._errors is not None
             text = self._errors.read_bytes()[-_LAST_WORDS:].decode(errors="replace")

@@ -366,7 +366,7 @@ def _geometric(values: Sequence[float]) -> float:
 
 
 def _rated(curve: dict[str, Any], runs: Sequence[RunData]) -> bool:
-    """Tell whether an operation has a throughput worth a chart: it goes on throughout a stage, unlike a claim."""
+    """Return whether an operation has a throughput worth a chart: it goes on throughout a stage, unlike a claim."""
     measured = [[rate for rate in of_run if rate is not None] for of_run in curve["throughput"]]
     return any(
         curve["operation"] in run.own_load and sum(map(bool, rates)) > len(rates) / 2

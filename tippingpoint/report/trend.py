@@ -142,7 +142,7 @@ def _figure(history: History, figure: Figure) -> dict[str, Any]:
 
 
 def _bound(reach: Reach | None) -> Literal["least", "most"] | None:
-    """Tell whether a value is only the least or the most that it may be."""
+    """Return whether a value is only the least or the most that it may be."""
     if reach is None or not reach.bounded:
         return None
     return "least" if reach.broken is None else "most"

@@ -15,7 +15,7 @@ _DEEPEST = 8
 
 
 def is_sound(event: Mapping[str, Any]) -> bool:
-    """Tell whether the fields of an event are what they must be; a null stands for what is not known."""
+    """Return whether the fields of an event are what they must be; a null stands for what is not known."""
     kind = event["event"]
     otherwise = _OTHERWISE.get(kind, ())
     for name, value in event.items():  # a loop, as a run has an event for each second of each worker
@@ -31,7 +31,7 @@ def is_sound(event: Mapping[str, Any]) -> bool:
 
 
 def _is_plain(value: object, depth: int = 0) -> bool:
-    """Tell whether all numbers in a value are finite and possible."""
+    """Return whether all numbers in a value are finite and possible."""
     if isinstance(value, str):
         return True
     if isinstance(value, int | float):
@@ -95,7 +95,7 @@ def _is_loads(value: object) -> bool:
 
 
 def _is_felt(value: object) -> bool:
-    """Tell whether it is what the load of a cluster test felt."""
+    """Return whether it is what the load of a cluster test felt."""
     if not isinstance(value, dict):
         return False
     felt = cast("dict[str, Any]", value)

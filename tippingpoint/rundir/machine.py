@@ -51,7 +51,7 @@ def during(seconds: Iterable[Used], begin: float, end: float) -> list[Used]:
 
 
 def used_of(events: Iterable[Mapping[str, Any]]) -> list[Used]:
-    """Return the seconds that a machine's journal tells of, in order; damaged ones are left out."""
+    """Return the seconds in a machine's journal, in order; damaged ones are left out."""
     return [used for event in events if event["event"] == USED and (used := _used(event)) is not None]
 
 

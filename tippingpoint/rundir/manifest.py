@@ -73,7 +73,7 @@ class TargetEntry(BaseModel):
 
 
 class WorkerEntry(BaseModel):
-    """One worker; `cut` if it ended before it was told to."""
+    """One worker; `cut` if it ended early."""
 
     name: str
     """Its name, as in its journal's files."""

@@ -30,7 +30,7 @@ class LastingEntry(Entry, frozen=True):
             raise UserError(
                 "ledger",
                 self.run,
-                f"{manifest.id}; what another run made is removed by `tippingpoint clean` of that run",
+                f"{manifest.id}; `tippingpoint clean` of another run removes that run's objects",
             )
         if self.prefix != name_prefix(self.run):
             raise UserError(

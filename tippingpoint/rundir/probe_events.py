@@ -58,7 +58,7 @@ class ProbeEvent(BaseModel):
 def probe_events(events: Iterable[Mapping[str, Any]]) -> list[ProbeEvent]:
     """Return the probes of a run in the order in which they were made; damaged ones are left out.
 
-    A run that resumes another one tells its probes again. Where both are in the same run, each counts once.
+    A run that resumes another one repeats its probes. Where both are in the same run, each counts once.
     """
     found: dict[tuple[float, float], ProbeEvent] = {}
     for event in events:

@@ -1,4 +1,4 @@
-"""Profiles of a run's target: their files in the run's directory, and the events that tell of them."""
+"""Profiles of a run's target: their files in the run's directory, and the events about them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def taken_profiles(events: Iterable[Mapping[str, Any]]) -> list[TakenProfile]:
-    """Return the profiles that a run's events tell of; damaged events are left out."""
+    """Return the profiles named in a run's events; damaged events are left out."""
     return _read(events, TAKEN, TakenProfile)
 
 

@@ -236,7 +236,7 @@ def _run_of(
 
 
 def add_resources(run: RunData, resources: Resources) -> None:
-    """Add the target's resources to a run; the run's own events tell who led if the metrics do not."""
+    """Add the target's resources to a run; the run's own events show who led if the metrics do not."""
     run.resources = resources
     leaders = read_cluster(run.events).leaders
     if resources.leader or not leaders:

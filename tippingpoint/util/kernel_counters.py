@@ -44,7 +44,7 @@ class Counters(Protocol):
     """One machine's counters."""
 
     def look(self, roots: Collection[int]) -> MachineUse | None:
-        """Return what passed since the last look; None at the first one, or if the machine does not tell.
+        """Return what passed since the last look; None at the first one, or if the machine does not report it.
 
         `roots` are the first processes of the target; all their descendants belong to it, and so do the processes in
         control groups of its own.
@@ -278,7 +278,7 @@ def _entries(directory: str) -> list[str]:
 
 
 def _is_within(group: bytes, of: bytes) -> bool:
-    """Tell whether a control group, as a line of /proc/PID/cgroup, is another one or one below it."""
+    """Return whether a control group, as a line of /proc/PID/cgroup, is another one or one below it."""
     return group == of or group.startswith(of.rstrip(b"/") + b"/")
 
 

@@ -35,7 +35,7 @@ def template_environment(package: str) -> Environment:
 class _BesideTemplates(BytecodeCache):
     """Keeps compiled templates in `__pycache__` beside them, where Python would keep a module.
 
-    Without the right to write there, or when Python is told to keep nothing, templates are compiled each time.
+    Without the right to write there, or when Python keeps no bytecode, templates are compiled each time.
     """
 
     def get_cache_key(self, name: str, filename: str | None = None) -> str:

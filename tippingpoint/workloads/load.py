@@ -25,7 +25,7 @@ Event = tuple[float, str, dict[str, Any]]
 
 
 class StageOrder(BaseModel):
-    """Begins a stage, as a worker is told of it."""
+    """The message that begins a stage on a worker."""
 
     do: Literal["stage"] = "stage"
     number: int

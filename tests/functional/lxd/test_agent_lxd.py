@@ -51,7 +51,7 @@ def test_a_fill_that_was_cut_is_taken_up_again(lxd_single: LxdLab, tmp_path: Pat
             "cluster-list", "list-fast", "list", "operation-list", "exec", "network-leases", "network-list"
         ]  # fmt: skip
         assert next(line for line in timings if line.startswith("exec")).endswith(" ms")
-        assert agent.done("repair") == "missing things are being made again"
+        assert agent.done("repair") == "missing instances are being recreated"
         # when it is killed and started again, and its charm tells it that the run goes on
         with workers_end(agent.process):
             agent.kill()

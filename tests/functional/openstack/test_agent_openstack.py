@@ -83,7 +83,7 @@ def test_a_fill_that_was_cut_is_taken_up_again(openstack: OpenstackLab, tmp_path
         made = servers(openstack)
         assert len(made) == 4
         assert agent.done("probe").splitlines()[-1].startswith("agent-list ")
-        assert agent.done("repair") == "missing things are being made again"
+        assert agent.done("repair") == "missing instances are being recreated"
         # when it is killed and started again, and its charm tells it that the run goes on
         with workers_end(agent.process):
             agent.kill()

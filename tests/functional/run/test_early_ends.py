@@ -129,8 +129,8 @@ def expect_nothing(ended: tuple[int, str, str, float], runs: Path) -> None:
     code, out, err, took = ended
     assert (code, out) == (130, ""), err
     assert err.splitlines() == [
-        "stopping; again to leave what was made",
-        "tippingpoint: ended early on request, before anything was made",
+        "stopping; press again to leave everything in place",
+        "tippingpoint: ended early on request, before anything was created",
     ]
     assert [*runs.iterdir()] == []
     print(f"from SIGINT to the exit: {took:.2f} s")

@@ -206,7 +206,7 @@ def test_a_long_time_of_a_host_whose_cpu_nobody_watched_is_not_surely_the_disks(
     elsewhere = figure("CPU used", "ratio", USED, {"b": lambda load: 1.0})
     cause = cause_of(elsewhere, PLANTED["fsync"][0])
     assert cause.sentence.startswith(
-        "Why it tipped: the disk of a could do no more, or its CPU was used up, which was not watched. fsync time"
+        "Why it tipped: the disk of a could do no more, or its CPU was used up, although no metric shows it. fsync time"
     )
     assert cause.instead is None
 

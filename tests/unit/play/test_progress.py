@@ -258,7 +258,7 @@ def test_the_first_signal_says_at_once_what_the_next_one_does(terminal: Terminal
     progress.interrupted()
     progress.close()
     # then each is answered, and no bar is left of the load
-    assert "stopping; again to leave what was made" in first
+    assert "stopping; press again to leave everything in place" in first
     assert "━" not in first
     assert "tippingpoint clean removes it" in terminal.getvalue()
 

@@ -128,7 +128,7 @@ async def test_a_worker_that_ends_too_early_says_why(tmp_path: Path, code: str, 
     pool = crew_of(tmp_path)
     # given a worker that ends by itself, then the run's end has its own words
     said = await ended(pool, tmp_path, code)
-    assert said.startswith(f"every worker ended before it was told to: worker 0: {words}")
+    assert said.startswith(f"every worker ended early: worker 0: {words}")
     assert "\n" not in said
     # and so has the event
     events = (tmp_path / "the-run/events.jsonl").read_text()

@@ -75,7 +75,7 @@ async def test_things_that_cannot_be_removed_end_the_search() -> None:
     await rig.stage()
     cluster.fail = failing(1000, "delete", "other")
     # when the next stage is to begin from nothing, then it says how many are left
-    with pytest.raises(OperationFailed, match="2 things of the load before could not be removed"):
+    with pytest.raises(OperationFailed, match="2 instances of the previous load could not be removed"):
         await rig.prepare()
     cluster.fail = lambda operation, item: None
     await rig.close()

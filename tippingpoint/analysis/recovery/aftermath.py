@@ -171,7 +171,7 @@ class _Watch:
         if not any(self.ended(interval) for interval in self.after if interval.begin < until):
             return f"no operation ended in the {_seconds(until - self.begin)} after it"
         if not any(level.limits for level in self.levels.values()):
-            return "too little was measured before it to tell what is late"
+            return "too little was measured beforehand to know which latency counts as late"
         for damage in self.run.damage:
             if damage.begin < until and damage.end > self.begin:
                 return damage.sentence
@@ -341,7 +341,7 @@ def _effects(watch: _Watch) -> list[_Effect]:
 
 
 def _effect(what: str, begin: float, interval: Interval, longest_us: float, limit_us: float) -> _Effect:
-    """Return what the slowest of an interval's bad operations tells; its limit is when it was overdue."""
+    """Return what the slowest of an interval's bad operations shows; its limit is when it was overdue."""
     low, high = max(begin, interval.begin), max(begin, interval.end)
     longest = longest_us / 1e6
     overdue = min(longest, limit_us / 1e6)
@@ -356,7 +356,7 @@ def _effect(what: str, begin: float, interval: Interval, longest_us: float, limi
 
 
 def _events(watch: _Watch) -> list[_Effect]:
-    """Return what the cluster, or a client's connection, told by itself."""
+    """Return what the cluster, or a client's connection, reported by itself."""
     found: list[_Effect] = []
     for event in watch.run.events:
         t = float(event["t"])

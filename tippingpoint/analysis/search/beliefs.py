@@ -157,7 +157,8 @@ class Beliefs:
         return below((here[:, None] - loads[None, :]) / SOFTNESS[soft][:, None]), weights / weights.sum()
 
     def gain(self, loads: FloatArray, at: float, *, hurt: bool, since: float) -> FloatArray:
-        """Return how many nats the outcome of a probe at each of these logs of loads is expected to tell of the limit.
+        """Return how many nats the outcome of a probe at each of these logs of loads is expected to reveal about the
+        limit.
 
         This is the mutual information of the outcome and the limit (Lindley, Annals of Mathematical Statistics 27
         (1956) 986), less what is lost by a load that breaks: the target may be hurt for long, and what it shows then

@@ -22,7 +22,7 @@ from tippingpoint.rundir.results import RunData
 from tippingpoint.util.text import is_counted, show_amount, show_count, show_names, show_size
 
 _FINE = 20
-"""A limit is told to a twentieth of its interval's width."""
+"""A limit is rounded to a twentieth of its interval's width."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def bounds_words(answer: Answer, unit: str) -> str:
 
 
 def _bounds(answer: Answer, unit: str) -> tuple[float, float]:
-    """Return the interval as it is told. A count has no fractions: its interval is rather too wide than too narrow."""
+    """Return the interval as it is shown. A count has no fractions: its interval is rather too wide than too narrow."""
     low, high = told_low(answer), told_high(answer)
     if is_counted(unit):
         low, high = floor(low), ceil(high) if isfinite(high) else high
@@ -154,25 +154,25 @@ def _bounds(answer: Answer, unit: str) -> tuple[float, float]:
 
 
 def told(load: float, answer: Answer) -> float:
-    """Return a load with as many digits as its interval bears."""
+    """Return a load with as many digits as its interval justifies."""
     step = _step(answer)
     return round(load / step) * step if step and isfinite(load) else load
 
 
 def told_low(answer: Answer) -> float:
-    """Return the lower bound of the interval with as many digits, but not more than it is."""
+    """Return the lower bound of the interval, rounded down to as many digits."""
     step = _step(answer)
     return floor(answer.low / step) * step if step else answer.low
 
 
 def told_high(answer: Answer) -> float:
-    """Return the upper bound with as many digits, but not less than it is."""
+    """Return the upper bound, rounded up to as many digits."""
     step = _step(answer)
     return ceil(answer.high / step) * step if step and isfinite(answer.high) else answer.high
 
 
 def _step(answer: Answer) -> int:
-    """Return the step in which an answer's loads are told; 0 if they are told as they are."""
+    """Return the step to which an answer's loads are rounded; 0 for no rounding."""
     width = (answer.high if isfinite(answer.high) else 2 * answer.low) - answer.low
     return 10 ** floor(log10(width / _FINE)) if width > _FINE else 0
 

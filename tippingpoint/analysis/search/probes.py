@@ -1,4 +1,4 @@
-"""What a search is told: one probe for each load that it tried, with how far the load was from each threshold."""
+"""The input of a search: one probe for each load that it tried, with how far the load was from each threshold."""
 
 from __future__ import annotations
 

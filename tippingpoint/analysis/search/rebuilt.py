@@ -28,7 +28,7 @@ def aim_of(find: Find) -> Aim:
 
 
 def probe_of(event: ProbeEvent) -> Probe:
-    """Return a probe as a search is told of it, with all its margins."""
+    """Return a probe as the input of a search, with all its margins."""
     return Probe(
         load=event.size,
         held=event.held,

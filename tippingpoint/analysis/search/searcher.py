@@ -1,6 +1,6 @@
 """Searches for the load at which a target tips: chooses each next load, and says when to end.
 
-A search has no state of its own beside its aim and the probes it was told. So a run that was interrupted, a report and
+A search has no state of its own beside its aim and its probes. So a run that was interrupted, a report and
 another unit's leader come to the same loads and the same answer from the same probes.
 """
 
@@ -243,7 +243,7 @@ class Searcher:
     def _is_narrow(self) -> bool:
         """Whether the interval is narrow enough, and the latest load that began from nothing agrees with it.
 
-        Whole loads are told outwards from it. Small ones would take many more probes to be as narrow as told.
+        Whole loads are rounded outwards from it. Small ones would take many more probes to be that narrow.
         """
         (low, limit, high), (from_load, _, to_load) = self._believed, self._interval
         narrow = high - low <= self._aim.resolution * limit or to_load - from_load <= self._asked(limit)
@@ -334,7 +334,7 @@ class Searcher:
         return wanted
 
     def _wanted(self) -> float:
-        """Return the load of which a probe tells most; before any bracket, larger or smaller ones by steps."""
+        """Return the load whose probe is most informative; before any bracket, larger or smaller ones by steps."""
         aim, known = self._aim, self._known
         held = [probe for probe in known if probe.held]
         broken = [probe for probe in known if not probe.held]
@@ -417,7 +417,7 @@ class Searcher:
 
     @property
     def _believed(self) -> tuple[float, float, float]:
-        """Return low, limit and high as they are told."""
+        """Return low, limit and high as they are shown."""
         low, middle, high = self._places(_UNDER, _NAMED, 1 - _OVER)
         return low, middle, high
 
@@ -500,7 +500,7 @@ class Searcher:
 
 
 def searcher_for(aim: Aim, probes: Sequence[Probe], names: Sequence[str]) -> Searcher:
-    """Return a search that was told of the same probes, judged by the margins of these names alone.
+    """Return a search over the same probes, judged by the margins of these names alone.
 
     A probe without any of these margins says nothing, and that is not the generator's doing.
     """

@@ -64,14 +64,14 @@ def _arguments() -> argparse.ArgumentParser:
         "--state", type=Path, required=True, help="a directory for the certificate and reports"
     )
     parser.add_argument(
-        "--certificate", type=Path, help="a file with the certificate (PEM); by default, one is made"
+        "--certificate", type=Path, help="a file with the certificate (PEM); by default, one is generated"
     )
     parser.add_argument("--key", type=Path, help="a file, mode 0600, with the certificate's key (PEM)")
     parser.add_argument(
         "--name",
         action="append",
         default=[],
-        help="a name or address of this server, for a certificate that is made",
+        help="a name or address of this server, for a generated certificate",
     )
     parser.add_argument(
         "--listen",

@@ -140,7 +140,7 @@ class Site(ABC):
         """Return the file with the trend of the newest runs; raises UserError where it is refused."""
 
     def _admit(self, request: web.Request) -> web.Response | None:
-        """Return what lets a reader in who has no login yet; None asks for the token."""
+        """Return the response that admits a reader without a login; None asks for the token."""
         return None
 
     @web.middleware
@@ -165,7 +165,7 @@ class Site(ABC):
         except Exception as problem:
             line = " ".join(f"{type(problem).__name__}: {problem}".split())[:300]
             print(f"page: unexpected {line}", file=sys.stderr, flush=True)
-            return _problem(500, "this could not be made; see the log of the page's service")
+            return _problem(500, "this page failed; see the log of the page's service")
 
     def _may_read(self, request: web.Request) -> bool:
         if self._access.is_bearer(request.headers.get("Authorization", "")):

@@ -1,4 +1,4 @@
-"""Puts runs in order, and tells where a figure changed, by how much, and what else changed there."""
+"""Puts runs in order, and finds where a figure changed, by how much, and what else changed there."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FigureChange:
 
     @property
     def regresses(self) -> bool:
-        """Whether it is a regression that stands and that nobody acknowledged."""
+        """Whether it is a lasting, unacknowledged regression."""
         return self.worse and self.stands and not self.reason
 
 
@@ -86,7 +86,7 @@ class Trend:
 
     @property
     def regressed(self) -> bool:
-        """Whether a regression stands that nobody acknowledged. The command then ends with exit code 1."""
+        """Whether there is a lasting, unacknowledged regression. The command then exits with 1."""
         return any(told.regresses for history in self.histories for told in history.changes)
 
 

@@ -33,9 +33,7 @@ GENERATORS_JOB = "tippingpoint"
 """The name of the job for generators."""
 MOST_TARGETS = 1000
 """The most targets of one relation or setting."""
-HEADER = (
-    "# Written by Tipping Point at each change of relations and settings: what is changed here is lost.\n"
-)
+HEADER = "# Written by Tipping Point at each change of relations and settings: edits here are lost.\n"
 
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
@@ -243,12 +241,12 @@ def read_address(text: str) -> str | None:
 
 
 def is_path(text: str) -> bool:
-    """Tell whether a text is an absolute path of a URL, without a query."""
+    """Return whether a text is an absolute path of a URL, without a query."""
     return bool(_PATH.fullmatch(text)) and urlsplit("http://host" + text).path == text
 
 
 def is_label(name: str) -> bool:
-    """Tell whether a series may have a label of this name. Prometheus reserves names with two underscores."""
+    """Return whether a series may have a label of this name. Prometheus reserves names with two underscores."""
     return bool(_LABEL.fullmatch(name)) and not name.startswith("__") and len(name) <= 200
 
 

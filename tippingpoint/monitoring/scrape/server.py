@@ -107,7 +107,7 @@ def web_configuration(certificate: Path, key: Path) -> str:
 
 
 def is_ready(serving: Serving) -> bool:
-    """Tell whether it answers queries now."""
+    """Return whether it answers queries now."""
     return _get(serving, "/-/ready") is not None
 
 
@@ -124,7 +124,7 @@ def problems(serving: Serving) -> list[str]:
     if any(figures.get(name, 0) > 0 for name in _WRITES_FAILED):
         found.append(f"{serving.data}: Prometheus could not write samples: expected room on the disk")
     if figures.get(_RELOAD_SUCCEEDED) == 0:
-        found.append(f"{serving.configuration}: Prometheus goes on with the configuration before this one")
+        found.append(f"{serving.configuration}: Prometheus keeps its previous configuration")
     return found
 
 

@@ -151,7 +151,7 @@ def _cause(cause: dict[str, Any], unit: str) -> tuple[str, str]:
 
 
 def _profiles(profiles: dict[str, Any] | None, unit: str) -> str:
-    """Render what profiles tell, and for each kind the functions whose share changed most."""
+    """Render the findings of profiles, and for each kind the functions whose share changed most."""
     if profiles is None:
         return ""
     blocks = [bullets(profiles["sentences"])]

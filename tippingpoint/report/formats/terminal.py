@@ -1,4 +1,4 @@
-"""Renders a run for a terminal: what it prints at its end, and its report in lines that fit."""
+"""Renders a run for a terminal: the summary at its end, and its report, in lines that fit."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def build_life(run: RunData, operations: Sequence[str]) -> dict[str, Any] | None
 
 
 def _growing(run: RunData, t: FloatArray) -> Any:
-    """Tell for each moment whether a stage was being brought up."""
+    """Return for each moment whether a stage was being brought up."""
     inside = np.zeros(t.shape, dtype=bool)
     for stage in run.stages:
         until = stage.hold_begin if stage.hold_begin is not None else stage.end

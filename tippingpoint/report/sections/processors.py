@@ -17,7 +17,7 @@ _USERS = ("target", "ours", "others", "steal")
 
 
 def build_processors(run: RunData) -> dict[str, Any]:
-    """Return the document's key `processors`; nothing for a run whose machine does not tell what else ran.
+    """Return the document's key `processors`; nothing for a run without data on what else ran.
 
     It has columns over time (`t`): the shares of the target's processors that `target`, `ours`, `others` and the
     hypervisor (`steal`) took, and `waited`, the seconds for which the target's threads waited for a processor for each

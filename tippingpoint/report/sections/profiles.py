@@ -9,5 +9,5 @@ from tippingpoint.analysis.profiles import Profiled
 
 
 def build_profiles(profiled: Profiled | None) -> dict[str, Any]:
-    """Return `profiles`: the fields of Profiled; nothing if the plan asks for no profiles."""
+    """Return `profiles`: the fields of Profiled; nothing if the plan takes no profiles."""
     return {} if profiled is None else {"profiles": asdict(profiled)}

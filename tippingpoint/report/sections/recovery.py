@@ -1,4 +1,4 @@
-"""Describes what followed each fault: when clients noticed it, when the target was back, and what it cost."""
+"""Describes the effect of each fault: when clients noticed it, when the target had recovered, and the cost."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def was_scraped(why: str) -> bool:
 
 
 def _told(figure: FigureData) -> bool:
-    """Tell whether a figure belongs here. Those that only show saturation are in the part `causes`."""
+    """Return whether a figure belongs here. Those that only show saturation are in the part `causes`."""
     return figure.chart or bool(figure.cost) or figure.limit is None
 
 
@@ -117,7 +117,7 @@ def _hosts(found: Resources, views: Sequence[_Figure]) -> list[str]:
 
 
 def _measured(run: RunData, found: Resources) -> NDArray[np.bool_]:
-    """Tell which moments are within stages; all since the start if there is no stage, or no moment within one."""
+    """Return which moments are within stages; all since the start if there is no stage, or no moment within one."""
     t = np.asarray(found.t, dtype=np.float64)
     if run.stages:
         end = run.stages[-1].end

@@ -74,7 +74,7 @@ def build_timeline(run: RunData, operations: Sequence[str]) -> dict[str, Any] | 
 
 
 def is_lost_connection(event: Mapping[str, Any]) -> bool:
-    """Tell whether an event is about lost logged-in connections, with which no operation ended."""
+    """Return whether an event is about lost logged-in connections, with which no operation ended."""
     return event["event"] == "error" and event.get("operation") == "connection"
 
 

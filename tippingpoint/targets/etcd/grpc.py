@@ -129,7 +129,9 @@ class Call(Stream):
             length = int.from_bytes(data[position + 1 : position + _PREFIX], "big")
             if data[position] or length > self._longest:
                 self.cancel()
-                problem = "compressed, which was not offered" if data[position] else f"{length} bytes long"
+                problem = (
+                    "compressed, although that was not offered" if data[position] else f"{length} bytes long"
+                )
                 self.on_close(RpcError(INTERNAL, f"the server sent a message {problem}"))
                 return
             end = position + _PREFIX + length

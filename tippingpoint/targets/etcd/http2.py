@@ -466,7 +466,7 @@ class Connection(asyncio.Protocol):
     def _check_known(self, stream_id: int) -> None:
         """Ignore a late frame for a stream that has ended; ProtocolError if it was never opened (section 5.1)."""
         if stream_id == 0 or stream_id % 2 == 0 or stream_id >= self._next_id:
-            raise ProtocolError(f"frame for stream {stream_id}, which was not opened")
+            raise ProtocolError(f"frame for stream {stream_id}, which was never opened")
 
     # --- what a peer may ask for without being asked
 
@@ -486,7 +486,7 @@ class Connection(asyncio.Protocol):
     def _reply(self, data: bytes) -> None:
         self._replies += 1
         if self._replies > MOST_REPLIES:
-            raise ProtocolError("it does not read what it asks for", ENHANCE_YOUR_CALM)
+            raise ProtocolError("it requests data but does not read it", ENHANCE_YOUR_CALM)
         self._write(data)
 
     # --- streams

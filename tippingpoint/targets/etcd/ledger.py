@@ -52,7 +52,7 @@ class EtcdEntry(Entry, frozen=True):
     def own(self, directory: Path, manifest: Manifest) -> Self:
         run_id = manifest.id
         if self.prefix != key_prefix(run_id):
-            raise UserError("ledger", self.prefix, f"what this run made, below {key_prefix(run_id)}")
+            raise UserError("ledger", self.prefix, f"this run's keys, below {key_prefix(run_id)}")
         if self.first_lease_id != first_lease_id(run_id) or not 0 < self.lease_ids <= RUN_LEASE_IDS:
             ids = f"{self.lease_ids} lease ids from {self.first_lease_id}"
             raise UserError("ledger", ids, f"this run's, from {first_lease_id(run_id)}")

@@ -119,7 +119,7 @@ class LxdTarget(TargetSection, frozen=True):
             ours = [key for key in getattr(self, name) if key.startswith("user.tippingpoint")]
             if ours:
                 raise ValueError(
-                    f"{name}.{ours[0]}: expected another setting, as this one marks what a run made"
+                    f"{name}.{ours[0]}: expected another setting, because this one marks a run's own objects"
                 )
         twice = [name for number, name in enumerate(self.projects) if name in self.projects[:number]]
         if twice:

@@ -54,7 +54,7 @@ async def remove(entry: LxdEntry, progress: OnProgress = untold) -> int:
         return 0
     access = access_of(entry.target, entry.store, entry.identity)
     if entry.identity is not None and not trust.is_named(access, trust_name(entry.run)):
-        raise UserError("ledger", str(entry.identity), f"the key pair made for run {entry.run}")
+        raise UserError("ledger", str(entry.identity), f"the key pair of run {entry.run}")
     client = LxdClient(access)
     try:
         server = await greet(client, access)

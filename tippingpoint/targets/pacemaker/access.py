@@ -102,7 +102,7 @@ def _tls(target: PacemakerTarget, texts: dict[str, str]) -> ssl.SSLContext:
         raise UserError(
             "target.tls",
             "verified, and the credentials have no `ca`",
-            "a `ca`, or tls: anonymous (on a private network: whoever is in between reads the password)",
+            "a `ca`, or tls: anonymous (on a private network: a man in the middle can read the password)",
         )
     if ("cert" in texts) != ("key" in texts):
         raise UserError("target.credentials", "cert or key alone", "both or neither")

@@ -414,11 +414,11 @@ class CtsLoad:
         try:
             if outcome != "failed" and unmet(scene.whole(), await self._look()) is None:
                 return ""
-            did = "started what was off"
+            did = "started the stopped nodes"
             try:
                 async with asyncio.timeout(self._workload.timeout):
                     if outcome == "failed":
-                        did = "started what was off, and put back what was changed"
+                        did = "started the stopped nodes, and restored changed settings"
                         await self._put_back()
                         await self._things.manage(self._watch.call, self._nodes, True)
                     await self._begin_again(scene, timed="form" if not self._view.running else "")

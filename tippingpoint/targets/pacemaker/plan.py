@@ -82,7 +82,7 @@ class PacemakerTarget(TargetSection, frozen=True):
     tls: Literal["verified", "anonymous"] = Field(
         default="verified",
         description="`verified` checks the nodes' certificates. Pacemaker before 3.0, and without certificates, has "
-        "anonymous TLS only: nobody proves who they are, and whoever is in between reads the password. `anonymous` "
+        "anonymous TLS only: no side is authenticated, and a man in the middle can read the password. `anonymous` "
         "allows that, for private networks.",
     )
     store: Literal["ticket", "config"] = Field(
@@ -104,7 +104,7 @@ class PacemakerTarget(TargetSection, frozen=True):
         default={}, description="Parameters of the resources, such as `op_sleep: 1` of a Dummy."
     )
     monitor: Seconds = Field(
-        default=10.0, description="How often the cluster asks each resource how it is; 0s never."
+        default=10.0, description="How often the cluster monitors each resource; 0s for never."
     )
     placement: Literal["pacemaker", "round-robin"] = Field(
         default="pacemaker",

@@ -50,7 +50,7 @@ class PacemakerSecret(Secret[PacemakerTarget]):
             fields["tls"] = tls
         if tls != "anonymous" and not content.get("cacert"):
             raise UserError(
-                "cacert", "", "the nodes' CA (PEM), or tls=anonymous, which whoever is in between can read"
+                "cacert", "", "the nodes' CA (PEM), or tls=anonymous, which a man in the middle can read"
             )
         text = yaml.safe_dump(known)
         danger = INTERCEPTED if tls == "anonymous" else ""

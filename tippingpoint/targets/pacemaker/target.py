@@ -19,8 +19,8 @@ from tippingpoint.workloads.load import Load, OnProgress
 from tippingpoint.workloads.schedule import Schedule
 
 ANONYMOUS = (
-    "TLS was anonymous, as allowed: the nodes proved nothing, and whoever was in between could read the "
-    "password of the cluster's administrator."
+    "TLS was anonymous, as allowed: the nodes were not authenticated, and a man in the middle could "
+    "have read the password of the cluster's administrator."
 )
 
 

@@ -71,7 +71,7 @@ class Led(Protocol):
     async def leader(self) -> str | None:
         """Return the name of the member that leads now, by a request that costs the target next to nothing.
 
-        Returns an empty name if no member leads or none answers, and None if the target does not tell our user. Never
+        Returns an empty name if no member leads or none answers, and None if our user may not know. Never
         raises.
         """
         ...

@@ -211,7 +211,7 @@ class ClaimLoad:
         self.events.append((timing.monotonic(), event, dict(fields)))
 
     async def _follow(self, target: Led) -> None:
-        """Note changes of the leader, while the target tells; one worker does this for all."""
+        """Note changes of the leader, while the target reports them; one worker does this for all."""
         told = ""
         while (leader := await target.leader()) is not None:
             if leader and leader != told:
@@ -443,7 +443,7 @@ class ClaimLoad:
             self._leave_alone(unit, now)
 
     def _leave_alone(self, unit: Unit, now: float) -> None:
-        """Use a lease again when its claim is over for certain: it may be held although we were not told so."""
+        """Use a lease again when its claim is over for certain: it may be held although no answer confirmed it."""
         self._schedule.at(now + self._workload.claim_time, partial(self._use_again, unit))
 
     def _use_again(self, unit: Unit, _moment: float) -> None:

@@ -46,7 +46,7 @@ PASSING: tuple[Trouble, ...] = ("locked", "quorum", "busy", "unreachable", "time
 
 
 class SpawnFailed(OperationFailed):
-    """Raised when the target failed one operation; `kind` is the cause as far as its message tells."""
+    """Raised when the target failed one operation; `kind` is the cause according to its message."""
 
     def __init__(self, message: str, kind: Trouble = "other") -> None:
         self.kind: Trouble = kind

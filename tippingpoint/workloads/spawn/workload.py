@@ -186,7 +186,7 @@ class SpawnLoad:
         self.stop()
         await self.drain(DRAIN_TIMEOUT)
         if left:
-            raise OperationFailed(f"{left} things of the load before could not be removed")
+            raise OperationFailed(f"{left} instances of the previous load could not be removed")
 
     def _begin(self, asked: SpawnStage, paced: SpawnWorkload, share: tuple[int, int], now: float) -> None:
         self._schedule.clear()
@@ -398,7 +398,7 @@ class SpawnLoad:
             match step:
                 case "create":
                     if self._in_turn and member is None:
-                        raise SpawnFailed("no online member accepts new things", "unreachable")
+                        raise SpawnFailed("no online member accepts new instances", "unreachable")
                     await self._target.create(thing.item, member)
                 case "start":
                     return await self._target.start(thing.item)

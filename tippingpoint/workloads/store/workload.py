@@ -586,7 +586,7 @@ class StoreLoad:
         while self._due and self._due[0][0] < now - timeout:
             due, key = self._due.popleft()
             if self._leased.pop(key, None) is not None:
-                said = f"its keys were there {timeout:g} s after the end of their lease"
+                said = f"its keys still existed {timeout:g} s after the end of their lease"
                 self._calls.count("expire", "timeout", due, due, now, said)
 
     # -- violations --------------------------------------------------------------------------------

@@ -224,9 +224,9 @@ async def test_nonsense_ends_the_connection_or_nothing(
     ("bad", "why"),
     [
         (b"\x00\x40\x01\x00\x00\x00\x00\x00\x01", "frame of 16385 bytes"),
-        (frame(http2.DATA, 0, 9, b"x"), "stream 9, which was not opened"),
-        (frame(http2.DATA, 0, 0, b"x"), "stream 0, which was not opened"),
-        (frame(http2.HEADERS, http2.END_HEADERS, 2, b"\x88"), "stream 2, which was not opened"),
+        (frame(http2.DATA, 0, 9, b"x"), "stream 9, which was never opened"),
+        (frame(http2.DATA, 0, 0, b"x"), "stream 0, which was never opened"),
+        (frame(http2.HEADERS, http2.END_HEADERS, 2, b"\x88"), "stream 2, which was never opened"),
         (frame(http2.DATA, http2.PADDED, 1, b"\x05abc"), "padding"),
         (frame(http2.HEADERS, 0, 1, b"\x88") + frame(http2.DATA, 0, 1, b"x"), "header block interrupted"),
         (frame(http2.CONTINUATION, 0, 1, b"\x88"), "CONTINUATION out of place"),
@@ -562,7 +562,7 @@ async def test_a_server_that_asks_and_does_not_read_is_left(flood: str) -> None:
             await turn()
         # then it is left before many acknowledgements wait for it
         assert sent <= http2.MOST_REPLIES + 1
-        assert waiting.ends == [(rpc.UNAVAILABLE, "broken answer: it does not read what it asks for")]
+        assert waiting.ends == [(rpc.UNAVAILABLE, "broken answer: it requests data but does not read it")]
 
 
 async def test_a_busy_server_s_pings_and_window_updates_are_no_flood() -> None:
