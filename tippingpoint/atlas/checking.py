@@ -109,7 +109,7 @@ def _of_claims(entry: Entry, entries: Mapping[str, Entry]) -> Iterator[UserError
         field = f"{entry.directory / FILE}: claims.{number}"
         if claim.figure is None:
             if claim.says != "not told":
-                yield UserError(f"{field}.says", claim.says, "not checked: the claim names no figure")
+                yield UserError(f"{field}.says", claim.says, "not told, because the claim names no figure")
             continue
         base = entries.get(claim.against or "")
         if base is None:

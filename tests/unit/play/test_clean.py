@@ -156,7 +156,7 @@ def test_a_run_has_the_things_that_it_went_on_with(tmp_path: Path) -> None:
     (directory / MANIFEST).write_text(json.dumps(document))
     assert owned(directory) == [entry]
     for run in (f"{OTHER}.2", OTHER[:-1]):
-        with pytest.raises(UserError, match="is removed by `tippingpoint clean` of that run"):
+        with pytest.raises(UserError, match="`tippingpoint clean` of another run removes that run's objects"):
             owned(put_run(tmp_path / "part", entry, run=run))
 
 

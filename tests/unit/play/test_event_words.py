@@ -17,8 +17,8 @@ from tippingpoint.play.watcher import SearchSoFar
         ("found", {"ended": "generator", "limit": None, "low": 287.87, "high": None},
          "the search is over: the generator itself is the bottleneck at larger loads"),
         ("found", {"ended": "resolution", "limit": 4100.0, "low": 3700.0, "high": 4600.0},
-         "the search is over: the limit is between 3,700 and 4,600 with 95 %, and the interval is as narrow as the plan"
-         " asks"),
+         "the search is over: the limit is between 3,700 and 4,600 with 95 %, and the interval is as narrow as"
+         " requested"),
         ("fault", {"do": "kill", "member": "m2"}, "fault: kill m2"),
         ("fault", {"do": "kill", "member": "m2", "daemon": "controld"}, "fault: kill controld of m2"),
         ("fault", {"do": "drop-claims"}, "fault: a restart storm, every claim is dropped and claimed again"),

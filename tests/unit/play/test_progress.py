@@ -260,7 +260,7 @@ def test_the_first_signal_says_at_once_what_the_next_one_does(terminal: Terminal
     # then each is answered, and no bar is left of the load
     assert "stopping; press again to leave everything in place" in first
     assert "━" not in first
-    assert "tippingpoint clean removes it" in terminal.getvalue()
+    assert "tippingpoint clean does that later" in terminal.getvalue()
 
 
 def test_the_end_of_a_run_shows_what_is_being_done(terminal: Terminal) -> None:

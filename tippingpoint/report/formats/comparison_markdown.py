@@ -14,7 +14,7 @@ _OUTCOMES = {
     "worse": "❌ got worse",
     "better": "✅ got better",
     "none": "✅ no difference",
-    "withheld": "❔ withheld, as the control differs as much",
+    "withheld": "❔ withheld, because other programs ran beside it",
     "single": "❔ one run each: differences between runs are not known",
     "apart": "❔ no load sustained by both",
     "published": "shown with published figures",
@@ -40,7 +40,7 @@ def render_comparison(document: dict[str, Any]) -> str:
             section(name.capitalize(), bullets(document[name]))
             for name in (("better", "worse") if document["outcome"] == "better" else ("worse", "better"))
         ),
-        section("Withheld, as the control differs as much", bullets(document["withheld"])),
+        section("Withheld, because the control differs as much", bullets(document["withheld"])),
         section("Not comparable", bullets(document["not_comparable"])),
         section("Figures over all loads", _overall(document)),
         section("Recovery: how long until all was as before a fault", _recovery(document)),
@@ -66,6 +66,8 @@ def _outcome(document: dict[str, Any]) -> str:
         return f"{_MARKS[outcome]} {document['both_ways']}"
     if document["cannot_tell"]:
         return f"❔ cannot tell ({document['cannot_tell'].replace('–', 'no interval')})"
+    if outcome == "withheld" and document["control"]:
+        return "❔ withheld, because the control differs as much"
     return _OUTCOMES[outcome] if document["runs"] else "as published"
 
 
