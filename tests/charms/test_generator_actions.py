@@ -118,9 +118,15 @@ class TestStart:
                 "plan: a: expected either plan=NAME, or juju run --string-args ",
             ),
             ({"plan": "etcd-leases-smal"}, "(did you mean etcd-leases-small?)"),
-            ({"plan": "lxd-cluster-small"}, "a plan of the workload claim: container-spawner runs this one"),
-            ({"plan": "pacemaker-cts"}, "a plan of the workload claim: only the command line runs this one"),
-            ({"plan": "/etc/passwd"}, "plan: /etc/passwd: expected one of etcd-capacity, etcd-demo, "),
+            (
+                {"plan": "lxd-cluster-small"},
+                "a plan of the workload claim, store or operate: container-spawner runs this one",
+            ),
+            (
+                {"plan": "pacemaker-cts"},
+                "a plan of the workload claim, store or operate: only the command line runs this one",
+            ),
+            ({"plan": "/etc/passwd"}, "plan: /etc/passwd: expected one of etcd-api-server, etcd-capacity, "),
             ({"plan_yaml": "a: ["}, "plan-yaml: "),
             # what Juju 4.0 makes of a plan without --string-args
             (

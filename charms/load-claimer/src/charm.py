@@ -15,16 +15,16 @@ from tippingpoint.util.process import leave_no_core
 
 
 class ClaimSettings(Settings):
-    """The options, with the targets that have leases."""
+    """The options, with the targets that have leases, or are loaded with their users' own traffic."""
 
-    targets = targets_of("claim", default="juju")
+    targets = targets_of("claim", "store", "operate", default="juju")
 
 
 class LoadClaimerCharm(GeneratorCharm):
-    """A generator whose plans hold leases."""
+    """A generator whose plans hold leases, or load a target with its users' own traffic."""
 
     settings = ClaimSettings
-    workloads = ("claim",)
+    workloads = ("claim", "store", "operate")
     port = 9477
 
     def __init__(self, framework: ops.Framework) -> None:

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from lab.juju.client import WireClient
 from lab.juju.simulator import JujuLab
 from tests.functional.juju.juju_access import REAL, run, user_of
-from tests.functional.juju.juju_runs import juju_plan, run_on
+from tests.functional.juju.juju_runs import contents, juju_plan, run_on
 from tippingpoint.errors import OperationFailed
 from tippingpoint.plan.operate import COMMANDS, OperatePlan, timed_as
 from tippingpoint.rundir.recorder import Recorder
@@ -324,3 +326,26 @@ def test_a_run_of_twenty_models_reports_and_leaves_nothing(tmp_path: Path) -> No
 @pytest.mark.skipif(REAL is not None, reason="needs a user of its own")
 def test_a_user_who_may_not_add_models_is_told_so_in_one_line(tmp_path: Path) -> None:
     """Given a user without access to add models, when a run begins, then one line says so, and nothing is made."""
+    with JujuLab() as lab:
+        with WireClient(lab.addresses[0], lab.ca) as controller:
+            controller.login(f"user-{lab.user}", lab.password)
+            added = {"users": [{"username": "bob", "display-name": "", "password": "of-bob-for-this-test"}]}
+            controller.call("UserManager", 3, "AddUser", added)
+        login = {"addresses": lab.addresses, "ca": lab.ca, "user": "bob", "password": "of-bob-for-this-test"}
+        credentials = tmp_path / "controller.yaml"
+        credentials.touch(mode=0o600)
+        credentials.write_text(yaml.safe_dump(login))
+        plan = juju_plan(
+            tmp_path,
+            target={"kind": "juju", "credentials": str(credentials)},
+            workload={"kind": "operate"},
+            stages=[{"over": "0s", "hold": "1s"}],
+            thresholds=[],
+        )
+        done = run_on(lab, "run", plan, "--out", tmp_path / "runs")
+        assert done.returncode == 3
+        said = [line for line in (done.stdout + done.stderr).splitlines() if "may not add a model" in line]
+        assert said
+        assert all("bob may not add a model" in line for line in said)
+        assert "of-bob-for-this-test" not in done.stdout + done.stderr
+        assert [*contents(lab)] == ["controller"]

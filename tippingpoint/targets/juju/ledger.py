@@ -51,7 +51,7 @@ class JujuEntry(Entry, frozen=True):
 
     @property
     def always_there(self) -> str:
-        return "its model" if self.made_model else ""
+        return "its model" if self.made_model and not self.many else ""
 
     def own(self, directory: Path, manifest: Manifest) -> Self:
         prefix = name_prefix(manifest.id)

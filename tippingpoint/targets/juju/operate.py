@@ -202,7 +202,7 @@ class JujuOperate:
                 if asked.logs:
                     await self._lines.open()
                 break
-            except OperationFailed as problem:
+            except (OperationFailed, TargetError) as problem:
                 self.errors.note("connect", "error", f"models before the stage: {problem}")
                 failures += 1
                 await asyncio.sleep(backoff(failures))

@@ -39,7 +39,10 @@ LARGEST_ARGUMENT = 100_000
 PATIENCE = 20.0
 """Seconds that an action waits for its agent: `juju run` waits 60, and other hooks wait for the action."""
 
-_RUNS = {"claim": "load-claimer", "spawn": "container-spawner", "grow": "container-spawner"}
+_RUNS = {
+    **dict.fromkeys(("claim", "store", "operate"), "load-claimer"),
+    **dict.fromkeys(("spawn", "grow"), "container-spawner"),
+}
 """The charm that runs plans of a workload."""
 _OWN_PLAN = 'juju run --string-args ... plan-yaml="$(cat FILE)"'
 """Without that option Juju parses the text as YAML, and refuses it or passes something else."""
@@ -228,7 +231,7 @@ def read_plan(asked: Start, workloads: Sequence[str]) -> Plan:
         raise
     if plan.workload.kind not in workloads:
         other = _RUNS.get(plan.workload.kind, "only the command line")
-        wanted = " or ".join(workloads)
+        wanted = ", ".join(workloads[:-1]) + " or " + workloads[-1]
         raise UserError("plan", plan.name, f"a plan of the workload {wanted}: {other} runs this one")
     return plan
 
