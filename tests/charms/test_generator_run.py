@@ -483,7 +483,7 @@ class TestSearch:
         assert read_report(units_of(out).local_unit_data["probe"]) == long
         assert sum(map(len, units_of(out).local_unit_data.values())) < 65_536
 
-    @pytest.mark.parametrize(("judged", "told"), [(True, "passed"), (None, "inconclusive")])
+    @pytest.mark.parametrize(("judged", "told"), [(True, "passed"), (None, "was inconclusive")])
     def test_the_leader_has_all_reports_judged_and_names_the_next_load(
         self, unit: Unit, agent: ScriptedAgent, judged: bool | None, told: str
     ) -> None:
