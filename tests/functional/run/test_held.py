@@ -51,9 +51,7 @@ def test_a_run_that_is_ended_in_its_ramp_held_nothing(etcd: EtcdLab, tmp_path: P
     verdict, tipping = sentences(measured)
     assert verdict.startswith("Withheld: ")
     assert "passed up to" not in verdict
-    assert tipping.startswith(
-        "No load was held, so nothing is known of 2,000 leases: it was ended before its load was up"
-    )
+    assert tipping.startswith("No load was sustained. At 2,000 leases, it was ended before its load was up")
 
 
 def test_a_run_that_is_ended_in_mid_hold_held_what_was_held_before(etcd: EtcdLab, tmp_path: Path) -> None:
@@ -90,7 +88,7 @@ def test_a_load_whose_workers_were_killed_was_not_held(
     assert examine(measured).loads_held == []
     verdict, tipping = sentences(measured)
     assert "passed up to" not in verdict
-    assert tipping.startswith("No load was held, so nothing is known of 20 leases: ")
+    assert tipping.startswith("No load was sustained. At 20 leases, ")
     assert " cut" in tipping
 
 

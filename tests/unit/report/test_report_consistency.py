@@ -214,7 +214,7 @@ def test_no_sentence_of_a_report_contradicts_another(made: MadeRun) -> None:
     if through is not None and checks:
         size = int(through[1].replace(",", ""))
         assert size in held
-        assert "No load was held" not in tipping["sentence"]
+        assert "No load was sustained" not in tipping["sentence"]
         assert not [c for c in missed if stages[c["stage"]]["kind"] == "ramp" and c["size"] <= size]
     if point is not None:
         assert point["last_held"] is None or point["last_held"] in held

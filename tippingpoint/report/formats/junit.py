@@ -32,7 +32,7 @@ def render_junit(document: dict[str, Any]) -> str:
     elif verdict["outcome"] == "missed" and not any(e["met"] is False for e in document["thresholds"]):
         # No threshold was missed, but a load was not sustained.
         failure = ElementTree.SubElement(
-            whole, "failure", type="sustained", message=_text(verdict["sentence"])
+            whole, "failure", type="held", message=_text(verdict["sentence"])
         )
         failure.text = _text("\n".join([verdict["sentence"], *verdict["reasons"]]))
         counts["failures"] += 1
