@@ -138,7 +138,9 @@ def test_a_load_that_breaks_its_threshold_is_broken_for_all_units(etcd: EtcdLab,
         whole = gathered(troupe, [*directories], tmp_path)
         found = found_of(whole, plan)
         assert found is not None
-        assert found.sentence.startswith("Not even 1 lease passed: limited by extend throughput under 1,000/s.")
+        assert found.sentence.startswith(
+            "Not even 1 lease passed: limited by extend throughput under 1,000/s."
+        )
         # and that load broke once more (one that this machine made late says nothing, and is tried again), and there is
         # none below it but no load at all
         recovery = troupe.run.recovery
