@@ -277,6 +277,48 @@ def test_work_goes_on_after_a_restart_of_the_controller() -> None:
         run(test(lab))
 
 
+@pytest.mark.skipif(REAL is not None, reason="destroys a model under its users")
+def test_a_model_that_somebody_destroyed_is_made_again_for_the_next_stage() -> None:
+    """Given a model that is destroyed while its units work, when the next stage begins, then it is there again."""
+
+    async def test(lab: JujuLab) -> None:
+        access = user_of(lab)
+        async with scene(access, [BUSY, BUSY]) as here:
+            await here.run(1)
+            client = ApiClient(access.addresses, access.ca)
+            models = await list_models(await log_in(client, access.user, None), access)
+            await client.close()
+            lost = next(model for model in models if model.name.startswith(model_name(here.prefix)))
+            destroy = {"do": "destroy-model", "model": lost.uuid, "disconnect": True}
+            await asyncio.to_thread(lab.ask, destroy)
+            await here.until(lambda: here.held < 12)
+            await here.run(2)
+            assert here.held == 12
+            assert len(await here.models()) == 2
+            await here.end()
+
+    with JujuLab() as lab:
+        run(test(lab))
+
+
+@pytest.mark.skipif(REAL is not None, reason="needs three servers of which one can be killed")
+def test_units_go_on_with_the_servers_that_are_left() -> None:
+    """Given three servers, when one dies, then all units log in at the others and what they write is noticed."""
+
+    async def test(lab: JujuLab) -> None:
+        async with scene(user_of(lab), [BUSY], timeout="5s") as here:
+            await here.run(1)
+            await asyncio.to_thread(lab.kill, "s2")
+            await here.until(lambda: here.held < 12 or bool(here.errors))
+            await here.until(lambda: here.held == 12)
+            before = here.counts["relation-change.ok"]
+            await here.until(lambda: here.counts["relation-change.ok"] >= before + 10)
+            await here.end()
+
+    with JujuLab(servers=3) as lab:
+        run(test(lab))
+
+
 @pytest.mark.skipif(REAL is not None, reason="needs a model that cannot be destroyed")
 def test_a_model_that_cannot_be_destroyed_keeps_no_other() -> None:
     """Given a model whose removal is blocked, when a run is cleaned, then one line says why and the rest is gone."""

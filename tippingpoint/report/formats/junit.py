@@ -31,9 +31,7 @@ def render_junit(document: dict[str, Any]) -> str:
         counts["errors"] += 1
     elif verdict["outcome"] == "missed" and not any(e["met"] is False for e in document["thresholds"]):
         # No threshold was missed, but a load was not sustained.
-        failure = ElementTree.SubElement(
-            whole, "failure", type="held", message=_text(verdict["sentence"])
-        )
+        failure = ElementTree.SubElement(whole, "failure", type="held", message=_text(verdict["sentence"]))
         failure.text = _text("\n".join([verdict["sentence"], *verdict["reasons"]]))
         counts["failures"] += 1
     if run["seconds"] is not None:

@@ -96,11 +96,11 @@ class Commands:
 
     async def deploy(self, model: str, application: str, machine: str) -> None:
         """`juju deploy ./hollow.charm APPLICATION --to MACHINE`, which uploads the charm."""
-        async with self._model(model) as connection, self._controller(), self._admin(model) as admin:
-            await ask(connection, "ModelConfig", "GetModelConstraints", None)
+        async with self._admin(model) as admin, self._controller():
+            await admin.ask("ModelConfig", "GetModelConstraints", None)
             for _ in range(2):
-                await ask(connection, "ModelConfig", "ModelGet", None)
-            await ask(connection, "Charms", "CharmInfo", {"url": await admin.hollow_charm()})
+                await admin.ask("ModelConfig", "ModelGet", None)
+            await admin.ask("Charms", "CharmInfo", {"url": await admin.hollow_charm()})
             await admin.deploy([application], 1, machine)
 
     async def add_unit(self, model: str, application: str, machine: str) -> str:

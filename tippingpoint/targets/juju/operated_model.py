@@ -15,9 +15,10 @@ from tippingpoint.plan.operate import ModelShape
 from tippingpoint.targets.juju.api import charm
 from tippingpoint.targets.juju.api.access import ControllerAccess
 from tippingpoint.targets.juju.api.client import ApiClient
+from tippingpoint.targets.juju.api.errors import ApiError
 from tippingpoint.targets.juju.api.log_stream import LogStream
 from tippingpoint.targets.juju.api.login import Identity
-from tippingpoint.targets.juju.api.model import HollowMachineSpec, ModelAdmin, fields, items
+from tippingpoint.targets.juju.api.model import GONE, HollowMachineSpec, ModelAdmin, fields, items
 from tippingpoint.targets.juju.grow_steps import Existing, Pair, Share
 from tippingpoint.targets.juju.hollow import (
     APPLICATIONS_PER_CALL,
@@ -108,13 +109,24 @@ class OperatedModel:
     # -- its shape -----------------------------------------------------------------------------------
 
     async def become(self, shape: ModelShape) -> None:
-        """Make the model if it is not there, bring it to a shape, and log its units in.
+        """Make the model if it does not exist, bring it to a shape, and log its units in.
 
-        What is there stays, so that a failed call can be repeated. Raises OperationFailed.
+        Whatever exists stays, so that a failed call can be repeated. A model that somebody destroyed is made again.
+        Raises OperationFailed.
         """
-        if shape == self._shape:
-            return
         self._shape = None
+        try:
+            await self._become(shape)
+        except ApiError as problem:
+            if not self.uuid or problem.code not in GONE:
+                raise
+            self.close()
+            self.uuid, self._admin, self._agents, self._charm_url = "", None, None, None
+            self.made = Made()
+            await self._become(shape)
+        self._shape = shape
+
+    async def _become(self, shape: ModelShape) -> None:
         if not self.uuid:
             try:
                 self.uuid = await make_model(self._access, self.name)
@@ -132,7 +144,6 @@ class OperatedModel:
                     break
                 await asyncio.sleep(_LOOK_AGAIN)
         self._see(shape, existing, relations)
-        self._shape = shape
 
     async def _go_towards(
         self, admin: ModelAdmin, shape: ModelShape, existing: Existing, relations: Mapping[Pair, str]

@@ -166,7 +166,7 @@ class ModelAdmin:
                 for machine in machines
             ]
         }
-        answer = await self._ask("MachineManager", "AddMachines", request)
+        answer = await self.ask("MachineManager", "AddMachines", request)
         results = items(answer.get("machines"))
         _refuse([machine.instance for machine in machines], results, "MachineManager", "AddMachines")
         return [str(fields(result).get("machine")) for result in results]
@@ -174,7 +174,7 @@ class ModelAdmin:
     async def machine_identity(self, machine: str, nonce: str) -> Identity:
         """Return the identity of a machine's agent. The controller generates a new password for the machine."""
         request = {"machine-id": machine, "nonce": nonce, "data-dir": "", "disable-package-commands": True}
-        answer = await self._ask("MachineManager", "ProvisioningScript", request)
+        answer = await self.ask("MachineManager", "ProvisioningScript", request)
         found = _PASSWORD.search(str(answer.get("script")))
         if found is None:
             raise OperationFailed(f"machine {machine}: the provisioning script contains no password")
@@ -225,7 +225,7 @@ class ModelAdmin:
                 for application in applications
             ]
         }
-        answer = await self._ask("Application", "Deploy", request)
+        answer = await self.ask("Application", "Deploy", request)
         _refuse(applications, answer.get("results"), "Application", "Deploy", passing=_is_there)
 
     async def add_units(self, application: str, count: int, machines: Sequence[str]) -> list[str]:
@@ -237,21 +237,21 @@ class ModelAdmin:
                 {"scope": "#", "directive": machines[place % len(machines)]} for place in range(count)
             ],
         }
-        answer = await self._ask("Application", "AddUnits", request)
+        answer = await self.ask("Application", "AddUnits", request)
         return [str(unit) for unit in items(answer.get("units"))]
 
     async def relate(self, one: str, other: str) -> None:
         """Relate two endpoints, each "application:endpoint" (`link` of the one, `link-from` of the other)."""
-        await self._ask("Application", "AddRelation", {"endpoints": [one, other]})
+        await self.ask("Application", "AddRelation", {"endpoints": [one, other]})
 
     async def destroy_relation(self, one: str, other: str) -> None:
         """Remove the relation of two endpoints by force; endpoints are named as in `relate`."""
         relation = {"endpoints": [one, other], "force": True, "max-wait": 0}
-        await self._ask("Application", "DestroyRelation", relation)
+        await self.ask("Application", "DestroyRelation", relation)
 
     async def full_status(self, patterns: Sequence[str] = ()) -> dict[str, Any]:
         """Return the status of `juju status`: "machines" and "applications" by id and name, "relations", "model"."""
-        return await self._ask("Client", "FullStatus", {"patterns": list(patterns)})
+        return await self.ask("Client", "FullStatus", {"patterns": list(patterns)})
 
     async def destroy_units(self, units: Sequence[str]) -> None:
         """Remove units by force, without waiting for agents; a missing unit is not an error."""
@@ -301,10 +301,11 @@ class ModelAdmin:
         return {"name": "ubuntu", "channel": "22.04" if self._before_bases else "24.04"}
 
     async def _destroy(self, facade: str, request: str, params: object, names: Sequence[str]) -> None:
-        answer = await self._ask(facade, request, params)
+        answer = await self.ask(facade, request, params)
         _refuse(names, answer.get("results"), facade, request, passing=_is_gone)
 
-    async def _ask(self, facade: str, request: str, params: object) -> dict[str, Any]:
+    async def ask(self, facade: str, request: str, params: object) -> dict[str, Any]:
+        """Make another call in the model, and return its answer."""
         return await ask(self._connection, facade, request, params, self._answer_within)
 
 
