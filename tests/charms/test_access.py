@@ -430,7 +430,7 @@ class TestPacemaker:
             (HACLUSTER | {"cacrt": "x"}, A_NODE),
             (
                 HACLUSTER,
-                "credentials: cacert: expected the nodes' CA (PEM), or tls=anonymous, which whoever is in between can "
+                "credentials: cacert: expected the nodes' CA (PEM), or tls=anonymous, which a man in the middle can "
                 "read",
             ),
             (HACLUSTER | {"tls": "none"}, "credentials: tls: expected anonymous or verified"),

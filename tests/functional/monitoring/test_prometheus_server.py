@@ -336,7 +336,7 @@ class TestServer:
                 lab.reload()
 
             assert value(lab, "made_up") == 42
-            assert any("the configuration before this one" in problem for problem in problems(lab.serving))
+            assert any("its previous configuration" in problem for problem in problems(lab.serving))
             lab.configure([static_targets(exporter.target())])
             assert problems(lab.serving) == []
 

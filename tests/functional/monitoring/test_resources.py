@@ -467,4 +467,4 @@ def test_a_run_whose_times_are_no_clocks_is_refused(a_node: Recorded, tmp_path: 
     # when it is to be collected, then that is refused in one line
     done = collect(run, "--prometheus", a_node.url)
     assert done.returncode == 2
-    assert "expected a run made by tippingpoint, not an import" in done.stderr
+    assert "expected a run of tippingpoint: imports have no clock" in done.stderr

@@ -637,7 +637,7 @@ def test_a_spawn_run_has_the_knees_of_its_operations_and_removals_take_no_part()
 def test_how_much_is_made_per_second_is_the_plans_decision_and_neither_cliff_nor_forecast() -> None:
     tipping = analyse(made_run(spawned(DOUBLING, lambda _: 20.0), workload="grow")).tipping
     assert (tipping.cliff, tipping.forecast) == (None, None)
-    assert tipping.no_forecast.startswith("the plan decides the rate of creation")
+    assert tipping.no_forecast.startswith("the plan sets the rate of creation")
 
 
 def test_calls_that_fail_while_a_model_grows_are_its_cliff() -> None:

@@ -150,7 +150,7 @@ def test_few_containers_say_nothing_of_a_slow_down(tmp_path: Path) -> None:
     (fill,) = fills_of(run, read_cluster(run.events))
     assert not fill.slower
     assert "20 containers were created" in fill_words(fill, alone=True)
-    assert "too few to tell" in fill_words(fill, alone=True)
+    assert "too few to show" in fill_words(fill, alone=True)
 
 
 def test_what_was_made_on_more_members_is_told_by_itself(tmp_path: Path) -> None:

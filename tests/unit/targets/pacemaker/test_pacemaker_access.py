@@ -55,7 +55,7 @@ def test_anonymous_tls_is_refused_unless_the_plan_allows_it(tmp_path: Path) -> N
         access(target(tmp_path, tls="verified"))
     assert str(problem.value) == (
         "target.tls: verified, and the credentials have no `ca`: expected a `ca`, or tls: anonymous (on a private "
-        "network: whoever is in between reads the password)"
+        "network: a man in the middle can read the password)"
     )
     assert access(target(tmp_path)).tls.verify_mode is ssl.CERT_NONE
 
