@@ -1,1 +1,1 @@
-"""What a run's figures mean: verdict, tipping point, knee and cliff, cost. All formats take it from here."""
+"""What a run's figures mean: verdict, tipping point, knee and cliff, cost. All formats use these results."""

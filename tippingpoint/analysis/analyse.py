@@ -29,7 +29,7 @@ class Analysis:
 
     run: RunData
     findings: Findings
-    """For each stage, whether it was held and why not, and when workers stalled; and the loads that were held."""
+    """For each stage, whether it was held, why not, and when workers stalled; also which loads were held."""
     verdict: Verdict
     tipping: Tipping
     """The tipping point: knees, cliff, storms and forecast."""
@@ -38,23 +38,23 @@ class Analysis:
     costs: list[Cost]
     """The target's resource use per unit of load; empty if no figures were collected."""
     operation_costs: list[OperationCost]
-    """What each operation took of the target; empty if no figures were collected."""
+    """The target's resource use per operation; empty if no figures were collected."""
     cluster: Cluster
     """The status changes of the target's members."""
     fills: list[Fill]
     """How fast containers were created, for each number of members."""
     comeback: Comeback | None
-    """Whether the target came back from the last load; None if the run did not try that."""
+    """Whether the target recovered from the last load; None if the run did not test this."""
     found: Found | None
     """What the run's search found; None for a run that did not search."""
     aftermaths: list[Aftermath]
     """What followed each fault, and each change of leader or members without one."""
     profiled: Profiled | None
-    """Where the target spent its time, by profiles; None if the plan asks for none."""
+    """Where the target spent its time, according to profiles; None if the plan asks for none."""
 
 
 def analyse(run: RunData) -> Analysis:
-    """Analyse a run as far as it went. Of a search's probes only what is judged counts, as it was for the search.
+    """Analyse a run as far as it went. In a search, only the judged part of each probe counts, as during the search.
 
     Raises UserError if this version cannot read the plan in its manifest.
     """

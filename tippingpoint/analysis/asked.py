@@ -1,4 +1,4 @@
-"""What the plan asked for in a stage that was run: of the whole run, or of one unit's share of it."""
+"""What the plan asked for in a stage: of the whole run, or of one unit's share of it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tippingpoint.rundir.stages import StageResult
 
 
 def asked_of(run: RunData, plan: Plan | None, stage: StageResult) -> AnyStage | None:
-    """Return the plan's stage that was run as this one; None without a plan, or if the plan has none such.
+    """Return the plan's stage that this stage executed; None without a plan, or if the plan has no such stage.
 
-    A search's stage, and a lower load after the last stage, follow from their load. A directory of one unit has its
-    share of a listed stage.
+    The stages of a search, and lower loads after the last stage, are derived from their load. The directory of a single
+    unit has that unit's share of a listed stage.
     """
     if plan is None:
         return None

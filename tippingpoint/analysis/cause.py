@@ -1,9 +1,9 @@
 """Names what bound a target where it tipped: the figure of a host that saturated first, with its evidence, or none.
 
 This is the USE method (Brendan Gregg, "Thinking Methodically about Performance", ACM Queue 10:12, 2012): for each
-resource of each host, look at its use and at what waits for it. Only figures with a known limit count
+resource of each host, examine its use and what waits for it. Only figures with a known limit count
 (rundir.resources.Limit); the query packs have the limits, with the source of each. A figure saturated if it is beyond
-its limit at the load that tipped, and was not on the plateau.
+its limit at the load that tipped but was not on the plateau.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from tippingpoint.util.text import choose, show_amount, show_list
 LEAST_SAMPLES = 2
 """The least number of samples in a part of a stage: one may be an outlier."""
 GREW = 1.25
-"""A figure that was beyond its limit on the plateau must have grown by this to count: by more than twice the tenth by
-which equal levels differ (cost.SAME)."""
+"""A figure that was beyond its limit on the plateau must have grown by this to count: by more than twice the 10 % by
+which equal levels may differ (cost.SAME)."""
 LENGTHENED = 2.0
 """A time or a queue must have grown by this from the plateau, whatever its limit: a knee is where a latency has doubled
-(knee.py), so what lengthened less explains no knee."""
+(knee.py), so anything that lengthened less cannot explain a knee."""
 PAST_KNEE = 2.0
-"""Up to how many times the load of a knee a resource may saturate to explain it. In a queue (M/M/1) latency has doubled
-where half of a resource is used, so that a knee comes first: nine tenths are used at 1.8 times that load. A time or a
-queue that bends a latency is long at the knee itself."""
+"""A resource that saturates at up to this multiple of a knee's load may explain the knee. In an M/M/1 queue, latency
+has doubled once half of a resource is used, so the knee comes first: nine tenths are used at 1.8 times that load. A
+time or a queue that bends a latency is already long at the knee itself."""
 NEAR = 0.9
-"""From this share of its limit on, a CPU is busy enough to lengthen times: equal levels differ by a tenth
+"""At this share of its limit or more, a CPU is busy enough to lengthen times: equal levels may differ by 10 %
 (cost.SAME)."""
 _ROWS = 8
 """The most rows of evidence."""
@@ -41,7 +41,7 @@ _NAMED = 3
 _IDLE_SECONDS = 120.0
 """Seconds before stage 1 that show the target without load."""
 _ALWAYS: tuple[Constraint, ...] = ("CPU", "memory", "disk", "network", "file descriptors")
-"""What every host has, and a report says that nobody watched. Quotas, space and queues are not everywhere."""
+"""Resources of every host: a report says if one was not monitored. Not all hosts have quotas, space and queues."""
 _CPUS: tuple[Constraint, ...] = ("CPU", "CPU quota")
 _USED_UP: dict[Constraint, str] = {
     "CPU": "the CPU of {host} was used up",
@@ -68,7 +68,7 @@ class Evidence:
     of: Constraint
     """What the figure's limit is about."""
     wait: bool
-    """Whether it is a time or a queue, which other constraints lengthen too."""
+    """Whether it is a time or a queue, which other constraints can lengthen too."""
     limit: float
     limit_is: str
     """Whether values `above` or `below` the limit are beyond it."""
@@ -81,9 +81,9 @@ class Evidence:
     others: float | None
     """The median of the other hosts at that load; None if no other has the figure."""
     since: float | None
-    """The smallest load from which on it was beyond its limit; None if it was not."""
+    """The smallest load from which it stayed beyond its limit; None if it was not beyond it."""
     saturated: bool
-    """Whether it saturated: it is beyond its limit, and was not on the plateau, or has grown since."""
+    """Whether it saturated: it is beyond its limit, and either was not on the plateau or has grown since."""
     share: float
     """How near it is to its limit: 1 at the limit, more beyond it."""
 
@@ -97,24 +97,25 @@ class Cause:
     plateau_load: float | None
     """The largest load on the plateau; None if no load was sustained."""
     load: float | None
-    """The load at which figures were taken: the one that tipped, or a larger one up to twice a knee's, if nothing
-    saturated before. None if none was measured there."""
+    """The load at which figures were taken: the one that tipped or, if nothing had saturated there, a larger one up to
+    twice the knee's. None if no figure was measured there."""
     named: Evidence | None
     """What saturated first; None if nothing did, or if that is unknown."""
     hosts: list[str]
     """All hosts on which that figure saturated."""
     instead: Evidence | None
-    """What may have bound the target instead: the CPU of the same host, where only a time of its disk or network is
-    known to be long, which waits for a CPU as well. None if nothing may, or if that CPU was not watched."""
+    """What may have bound the target instead: the CPU of the same host, if the only evidence is a long time of its disk
+    or network, because such times include waits for a CPU. None if there is no such suspicion, or if that CPU was not
+    monitored."""
     evidence: list[Evidence]
-    """Of each figure, the host nearest its limit: what saturated first, then others by how near they are."""
+    """For each figure, the host nearest its limit: what saturated first, then the others by how near they are."""
     unwatched: list[str]
-    """What no figure with a limit was gathered of: CPU, memory, disk, network, file descriptors."""
+    """The resources without any figure that has a limit: CPU, memory, disk, network, file descriptors."""
     sentence: str
 
 
 def causes_of(findings: Findings, tipping: Tipping) -> list[Cause]:
-    """Name what bound the target of a run at its tipping point, or soon after a knee, and at a cliff beyond it.
+    """Name what bound a run's target at its tipping point, or soon after a knee, and at a cliff beyond it.
 
     The list is empty if the target did not tip, if the run is imported, or if the sign says little about the target: an
     injected fault, or the generator itself.
@@ -156,9 +157,9 @@ class _Seen:
                 self._stages.setdefault(stage.size, []).append(stage)
 
     def cause(self, sign: Sign, beyond: float) -> Cause:
-        """Name what bound the target at the smallest load from `beyond` on at which it was measured.
+        """Name what bound the target at the smallest measured load of `beyond` or more.
 
-        After a knee, larger loads are looked at too (PAST_KNEE), until one has a resource that saturated.
+        After a knee, larger loads are examined too (PAST_KNEE), until a resource saturates.
         """
         watched = {figure.limit.of for figure in self._figures if figure.limit is not None}
         unwatched = [each for each in _ALWAYS if each not in watched]
@@ -239,7 +240,7 @@ class _Seen:
         """Return its level while the load was brought up or while it was held, whichever is nearer the limit.
 
         Some operations, such as claims, only happen while a load is brought up, others while it is held. A rate whose
-        window begins while the load is brought up counts to that, because this may be shorter than the window.
+        window begins while the load is brought up counts as part of that phase, which may be shorter than the window.
         """
         end = stage.end if stage.end is not None else float("inf")
         middle = stage.hold_begin if stage.hold_begin is not None else end
@@ -259,7 +260,7 @@ class _Seen:
         return fmean(values) if figure.window and figure.unit == "ratio" else median(values)
 
     def _on_plateau(self, figure: FigureData, series: Series) -> float | None:
-        """Return its median over the loads up to the last one held; without one, over the time before the load."""
+        """Return its median over the loads up to the last one held; if none was held, over the time before the load."""
         levels = [
             level
             for size in self._stages
@@ -274,7 +275,7 @@ class _Seen:
         return self._between(figure, series, begun - _IDLE_SECONDS, begun - self._resources.step)
 
     def _since(self, figure: FigureData, series: Series, load: float) -> float | None:
-        """Return the smallest load from which on, up to `load`, a figure was beyond its limit at every load."""
+        """Return the smallest load from which a figure was beyond its limit at every load up to `load`."""
         since: float | None = None
         for size in sorted((size for size in self._stages if size <= load), reverse=True):
             level = self._at(figure, series, size)
@@ -367,20 +368,20 @@ class _Seen:
 
 
 def _only_late(named: Evidence, of_host: Iterable[Evidence]) -> bool:
-    """Return whether only times say that a disk or a network was used up. What waits for a CPU is late, too."""
+    """Return whether only times show that a disk or a network was exhausted. Waiting for a CPU lengthens them too."""
     direct = any(one.of == named.of and not one.wait and one.share >= 1 for one in of_host)
     return named.wait and named.of != "queue" and not direct
 
 
 def _instead(named: Evidence, found: Iterable[Evidence]) -> Evidence | None:
-    """Return the busy CPU of a host of which only times are long, if it has one."""
+    """Return the busy CPU of a host on which only times are long, if it has one."""
     of_host = [one for one in found if one.host == named.host]
     busy = [one for one in of_host if one.of in _CPUS and one.share >= NEAR]
     return max(busy, key=lambda one: one.share, default=None) if _only_late(named, of_host) else None
 
 
 def _or_its_cpu(named: Evidence, hosts: Sequence[str], found: Iterable[Evidence]) -> str:
-    """Name the CPU beside a time that it may have lengthened; empty if it did not."""
+    """Name the CPU that may have lengthened a time; empty if it did not."""
     of_host = [one for one in found if one.host == named.host]
     its, instead = choose(len(hosts), "its", "their"), _instead(named, of_host)
     if instead is not None:
@@ -395,7 +396,7 @@ def _saturated(figure: FigureData, plateau: float | None, tipped: float) -> bool
     limit = figure.limit
     if limit is None or limit.share(tipped) < 1:
         return False
-    if plateau is None:  # of a time, it is not known whether it was any shorter
+    if plateau is None:  # it is unknown whether a time was any shorter
         return not limit.wait
     before = limit.share(plateau)
     grew = limit.share(tipped) / before if before > 0 else float("inf")
@@ -405,7 +406,7 @@ def _saturated(figure: FigureData, plateau: float | None, tipped: float) -> bool
 def _first(one: Evidence) -> tuple[bool, int, float, float]:
     """Order evidence: what saturated, at the smallest load first, then what is nearest its limit.
 
-    A resource that is used up lengthens times and queues, and a time lengthens queues, so that it comes before them.
+    An exhausted resource lengthens times and queues, and a longer time lengthens queues, so the cause comes first.
     """
     since = one.since if one.since is not None else float("inf")
     if not one.saturated:

@@ -1,4 +1,4 @@
-"""Says what a check saw, where, and under which circumstances, and chooses which of several misses is named."""
+"""Describes what a check observed, where, and under which circumstances, and chooses which miss to name."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from tippingpoint.rundir.stages import StageResult
 from tippingpoint.util.text import show_amount, show_count, show_list, show_load
 
 _DOWN = ("kill", "stop")
-"""Faults after which a member answers nobody."""
+"""Faults after which a member does not answer."""
 
 
 def first_misses(run: RunData, checks: Sequence[Check]) -> list[Check]:
     """Return the missed checks at the smallest load that misses any, the furthest beyond its limit first.
 
-    Storms and removals are left out. In a search, so are the loads up to its answer: a repeat of them may have failed.
+    Storms and removals are left out. In a search, loads up to its answer are left out too: one of their repeats may
+    have failed.
     """
     found = next((event for event in reversed(run.events) if event["event"] == "found"), None)
     answer: float = found.get("low") or 0 if found is not None else 0
@@ -58,7 +59,7 @@ def first_of(run: RunData, checks: list[Check]) -> Check:
 
 
 def saw(run: RunData, check: Check) -> str:
-    """Say what a check saw, and where: extend p99 was 1.32 s at 2,000 leases (threshold 100 ms)."""
+    """Say what a check observed, and where: extend p99 was 1.32 s at 2,000 leases (threshold 100 ms)."""
     where = (
         f"at {show_amount(check.size or 0, run.manifest.load_unit)}"
         if check.stage is None
@@ -87,7 +88,7 @@ def _excess(check: Check) -> float:
 
 
 def _circumstances(run: RunData, check: Check) -> str:
-    """Name what else decided a check's value in its stage: faults of members, and a rate limit."""
+    """Name what else affected a check's value in its stage: faults of members, and a rate limit."""
     if check.stage is None:
         return ""
     stage = run.stage(check.stage)

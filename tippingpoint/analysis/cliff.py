@@ -1,5 +1,5 @@
 """Finds the cliff: the load from which leases are lost, operations fail, throughput falls, the leader changes, or a
-store shows what it must never show."""
+store violates its guarantees."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ SIGNIFICANT = 0.01
 FLOOR = (0.5, 500.0)
 """The prior for a healthy target: its share of failures is Beta(0.5, 500).
 
-Its mean is one in a thousand, with half a failure's weight (Jeffreys), so data soon outweigh it. Without any history,
-one lease lost in ten attempts counts as breaking, and one in a thousand does not.
+Its mean is one in a thousand, with the weight of half a failure (Jeffreys), so data soon outweigh it. Without any
+history, one lease lost in ten attempts counts as breaking, and one in a thousand does not.
 """
 FALL = 0.8
-"""Throughput has fallen if it is below this share of a smaller load's. Smaller falls are noise of pacing."""
+"""Throughput has fallen if it is below this share of a smaller load's. Smaller falls are pacing noise."""
 _EXPECTED_AGAIN = 3.0
 """A larger load contradicts a break if at least this many failures were expected there: exp(-3) is 5 %."""
 _FAR_FEWER = 0.2
-"""Below this share of the failures that were expected, there are far fewer."""
+"""Fewer than this share of the expected failures counts as far fewer."""
 
 Breakage = Literal["violation", "leader", "lost", "error", "throughput"]
 
@@ -46,8 +46,8 @@ class Cliff:
     first_broken: float
     """The size of the stage that broke."""
     by: Breakage
-    """How it broke: a store showed what it must never show, the leader changed or a controller ended without a fault,
-    leases were lost, operations failed (errors and timeouts), or throughput fell or was below the due rate."""
+    """How it broke: a store violated its guarantees, the leader changed or a controller ended without a fault, leases
+    were lost, operations failed (errors and timeouts), or throughput fell or was below the due rate."""
     evidence: str
     """The evidence in a few words: "2 of 11 extends lost"."""
     stage: int
@@ -57,9 +57,9 @@ class Cliff:
     operation: str = ""
     """The operation that was lost or failed; empty if the workload as a whole was."""
     during_fault: bool = False
-    """Whether a fault was injected while the stage ran: then this says little about the load."""
+    """Whether a fault was injected during the stage; the break then says little about the load."""
     doubt: str = ""
-    """Why the generator itself may be the cause: then this says little about the target."""
+    """Why the generator itself may be the cause; the break then says little about the target."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Load:
     stages: list[StageResult]
     faulted: bool
     load_missing: bool
-    """Whether a worker was cut before the end of a stage."""
+    """Whether a worker was cut off before the end of a stage."""
     was_held: bool
     """Whether the load was held; see findings.loads_held."""
     own_load: tuple[str, ...]
@@ -80,9 +80,9 @@ class Load:
     failed_to_hold: tuple[Breakage, str] | None
     """How the target broke in most stages, and the evidence; None if it held them (see held_loads.py)."""
     not_its_doing: str
-    """Why something else than the target may be the cause; see StageFindings.not_its_doing."""
+    """Why something other than the target may be the cause; see StageFindings.not_its_doing."""
     violated: str
-    """The evidence that a store showed what it must never show, in any stage of this size."""
+    """The evidence that a store violated its guarantees in any stage of this size."""
     leader_changed: str
     """The evidence of a new leader or an ended controller without a fault in one of its stages; see leaders.py."""
 
@@ -154,7 +154,7 @@ def loads_of(findings: Findings) -> list[Load]:
 def find_cliff(
     loads: Sequence[Load], operations: Sequence[str], *, rates_known: bool
 ) -> tuple[Cliff | None, list[str]]:
-    """Return the cliff, and one line for each failure that does not count as one.
+    """Return the cliff, and one line for each failure that does not count as a cliff.
 
     A load breaks if its failures are improbable (SIGNIFICANT) given those of all smaller loads without a fault. It is
     the cliff unless a larger load shows that the target recovered. `rates_known` is False if throughput says nothing
@@ -171,7 +171,7 @@ def find_cliff(
     if rates_known:
         cliffs += _by_throughput(loads, notes)
     order: dict[Breakage, int] = {"violation": 0, "leader": 1, "lost": 2, "error": 3, "throughput": 4}
-    # A violation says most at any load, and a break without a fault says more than one with a fault.
+    # A violation is the strongest evidence at any load; a break without a fault is stronger than one with.
     cliffs.sort(
         key=lambda cliff: (
             cliff.by != "violation",
@@ -229,8 +229,8 @@ def _by_failures(loads: Sequence[Load], operation: str, by: Breakage, notes: lis
 def _recovered(larger: Sequence[Load], operation: str, share: float) -> bool:
     """Return whether larger loads without a fault show far fewer failures than that share.
 
-    Failures of any kind count there: what is lost cannot fail otherwise. One load alone may have been lucky, so that it
-    must be without any failure.
+    Failures of any kind count there, because a lost lease cannot fail in another way. A single larger load may just
+    have been lucky, so it must have no failure at all.
     """
     failures = [
         load.failed(operation, "lost") + load.failed(operation, "error")
@@ -263,7 +263,7 @@ def _by_throughput(loads: Sequence[Load], notes: list[str]) -> list[Cliff]:
 
 
 def _by_violation(loads: Sequence[Load]) -> list[Cliff]:
-    """Return the first load with a violation. Neither larger loads nor a fault excuse it: it may never happen."""
+    """Return the first load with a violation. Neither larger loads nor faults excuse it: it must never happen."""
     for position, load in enumerate(loads):
         if load.violated:
             return [replace(_cliff(loads, position, "violation", load.violated, 0.0), during_fault=False)]
@@ -271,7 +271,7 @@ def _by_violation(loads: Sequence[Load]) -> list[Cliff]:
 
 
 def _by_leader(loads: Sequence[Load]) -> list[Cliff]:
-    """Return the first load at which the leader changed. Larger loads do not excuse it: chance deposes no leader."""
+    """Return the first load with a leader change. Larger loads do not excuse it: leaders never change by chance."""
     for position, load in enumerate(loads):
         if load.leader_changed:
             return [_cliff(loads, position, "leader", load.leader_changed, 0.0)]

@@ -23,7 +23,7 @@ class Interval:
 
 
 def percentile_interval(histogram: Histogram, percentile: float, level: float) -> Interval:
-    """Estimate a percentile in 0..100 of a histogram that is not empty, in microseconds.
+    """Estimate a percentile (0..100) of a non-empty histogram, in microseconds.
 
     The bounds are order statistics. Their ranks come from the binomial distribution, for latencies of any
     distribution (David and Nagaraja, Order Statistics, 2003, section 7.1). A side with too few samples for a
@@ -114,8 +114,8 @@ def _binomial(total: int, share: float) -> tuple[int, np.ndarray[tuple[int], np.
 
 @cache
 def student_quantile(free: int, level: float) -> float:
-    """Return how many standard errors a two-sided interval of Student's distribution reaches to either side."""
-    ends = np.tan(np.linspace(0.0, pi / 2, 200_001)[:-1])  # so that the far tail has its points too
+    """Return the half-width of a two-sided interval of Student's distribution, in standard errors."""
+    ends = np.tan(np.linspace(0.0, pi / 2, 200_001)[:-1])  # gives the far tail points too
     density = (
         gamma((free + 1) / 2)
         / (sqrt(free * pi) * gamma(free / 2))

@@ -22,15 +22,15 @@ Trend = Literal["", "grows", "falls"]
 LEAST_HELD = 3
 """The least number of samples during a stage."""
 LEAST_POINTS = 4
-"""The least number of points for an interval of a slope: three are in order by chance in two of six cases."""
+"""The least number of points for an interval of a slope: three are in order by chance in two out of six cases."""
 LEVEL = 0.95
 LEAST_LEVEL = 0.90
 """The least confidence of a slope's interval. Ranks give LEVEL or more; with four points they give 92 %."""
 MATERIAL = 0.01
-"""A cost is material if all of the load adds at least this share of the level at the largest load."""
+"""A cost is material if the whole load adds at least this share of the level at the largest load."""
 SAME = 0.10
-"""What a further unit adds is constant if it varies by less than this share of itself. Runs that differ by less
-are equal, too (see compare.py)."""
+"""The cost of a further unit is constant if it varies by less than this share of itself. Runs that differ by less count
+as equal too (see compare.py)."""
 _UNITS = {
     "bytes": ("MB", 1e-6),
     "bytes/s": ("MB/s", 1e-6),
@@ -63,7 +63,7 @@ class Cost:
     part: str
     """The part of a host (a process, a vhost); empty if the figure has no parts."""
     role: Role
-    """Whether the cost is that of the leader, of the median follower, or of all hosts together."""
+    """Whose cost this is: that of the leader, the median follower, or all hosts together."""
     unit: str
     """The unit of `slope`, `low` and `high`; empty for plain counts."""
     per: str
@@ -84,7 +84,7 @@ class Cost:
     marginal: list[tuple[float, float, float]]
     """For each pair of neighbouring loads: both sizes, and what a further unit added between them, in `unit`."""
     trend: Trend
-    """Whether each further unit adds more or less as the load grows; empty if neither is certain."""
+    """Whether each further unit costs more or less as the load grows; empty if neither is certain."""
     is_told: bool
     """Whether what the load adds is certainly above zero, and material."""
     withheld: str
@@ -118,7 +118,7 @@ class Cost:
         """The slope's interval with its confidence, such as "95 %: 9 to 13"; empty without one."""
         if self.level is None:
             return ""
-        # Ranks go in steps. An interval with a higher confidence than LEVEL is valid at LEVEL, too.
+        # Ranks go in steps. An interval with a higher confidence than LEVEL is also valid at LEVEL.
         percent = 100 * min(self.level, LEVEL)
         low, high = three(self.low or 0.0), three(self.high or 0.0)
         return f"{percent:.0f} %: {f'about {low}' if low == high else f'{low} to {high}'}"
@@ -147,11 +147,12 @@ def three(value: float) -> str:
 
 
 def costs_of(findings: Findings, loads: Sequence[Load], cliff: Cliff | None) -> list[Cost]:
-    """Compute what a run's target used per unit of load, for each figure with a cost and each known role.
+    """Compute the target's resource use per unit of load, for each figure with a cost and each known role.
 
     A line is fitted to the loads that were held without a fault, below the cliff: the figure during each hold against
-    the load held. The idle state before stage 1 is no point of it: a target's first load makes it take resources that
-    it never gives back. The list is empty if no figures were collected. Costs per operation are in operation_costs.py.
+    the load held. The idle state before stage 1 is not a point on it, because a target's first load makes it take
+    resources that it never gives back. The list is empty if no figures were collected. Costs per operation are in
+    operation_costs.py.
     """
     run = findings.run
     resources = run.resources
@@ -170,9 +171,9 @@ def costs_of(findings: Findings, loads: Sequence[Load], cliff: Cliff | None) -> 
 def samples_between(
     resources: Resources, values: Sequence[float | None], window: float, begin: float, end: float
 ) -> tuple[list[float], int]:
-    """Return the samples of a figure from begin to end (seconds since the run's start), and the number of moments.
+    """Return a figure's samples between `begin` and `end` (seconds since the run's start), and the number of moments.
 
-    `window` is the figure's own, in seconds. A rate that reaches back before `begin` belongs to another time.
+    `window` is the figure's own, in seconds. A rate whose window starts before `begin` is excluded.
     """
     inside = [place for place, t in enumerate(resources.t) if begin + window <= t <= end]
     return [value for place in inside if (value := values[place]) is not None], len(inside)
@@ -182,7 +183,7 @@ def roles_of(resources: Resources, figure: FigureData, part: str) -> dict[Role, 
     roles = resources.roles(figure, part)
     found: dict[Role, Sequence[float | None]] = {}
     if any(value is not None for value in roles.leader) and any(value is not None for value in roles.middle):
-        # While no host led, all were followers. That is not the cost of a follower.
+        # While no host led, all hosts were followers, but their use then is not the usual cost of a follower.
         led = [
             None if led is None else middle for led, middle in zip(roles.leader, roles.middle, strict=True)
         ]
@@ -191,7 +192,7 @@ def roles_of(resources: Resources, figure: FigureData, part: str) -> dict[Role, 
 
 
 def _left_out(findings: Findings, loads: Sequence[Load], cliff: Cliff | None) -> dict[float, str]:
-    """Return the stages, by number, in which something other than the load decided the resource use, and why."""
+    """Return the stages, by number, in which something other than the load determined the resource use, and why."""
     broken = cliff.first_broken if cliff is not None and not cliff.during_fault else None
     kept = {stage.number for load in loads if not load.faulted for stage in load.stages}
     found: dict[float, str] = {}
@@ -295,10 +296,10 @@ def theil_sen(
 ) -> tuple[float | None, float | None, float | None, float | None]:
     """Return the Theil-Sen slope through points, the bounds of its interval, and the interval's level.
 
-    All are None if the points have one x only. The last three are None for fewer than LEAST_POINTS points, or if any
+    All are None if all points have the same x. The last three are None for fewer than LEAST_POINTS points, or if any
     two have the same x. The slope is the median over all pairs. The interval is bounded by slopes whose ranks follow
-    from Kendall's distribution. This holds for noise of any distribution, and if the noise grows with the load (Sen,
-    Journal of the American Statistical Association 63 (1968) 1379; Hollander and Wolfe, Nonparametric Statistical
+    from Kendall's distribution. This is valid for noise of any distribution, even if the noise grows with the load
+    (Sen, Journal of the American Statistical Association 63 (1968) 1379; Hollander and Wolfe, Nonparametric Statistical
     Methods, 1999, section 9.3).
     """
     slopes = sorted(
@@ -310,7 +311,7 @@ def theil_sen(
         return None, None, None, None
     count = len(points)
     if len(slopes) < count * (count - 1) // 2:
-        return median(slopes), None, None, None  # Kendall's distribution is for points without ties
+        return median(slopes), None, None, None  # Kendall's distribution assumes points without ties
     tails = list(itertools.accumulate(_inversions(count)))
     for level in (LEVEL, LEAST_LEVEL):
         if rank := sum(tail <= (1 - level) / 2 for tail in tails):
@@ -319,7 +320,7 @@ def theil_sen(
 
 
 def _inversions(count: int) -> list[float]:
-    """Return the shares of all orders of `count` things that have 0, 1, 2 ... pairs in the wrong order (Kendall)."""
+    """Return the shares of all permutations of `count` things with 0, 1, 2 ... pairs in the wrong order (Kendall)."""
     shares = [1.0]
     for size in range(2, count + 1):
         longer = [0.0] * (len(shares) + size - 1)
@@ -331,10 +332,10 @@ def _inversions(count: int) -> list[float]:
 
 
 def _trend(marginal: Sequence[float]) -> Trend:
-    """Return whether what each further unit adds rises or falls from load to load, in an order unlikely by chance.
+    """Return whether the cost of a further unit rises or falls from load to load, in an order unlikely by chance.
 
-    This is Mann's test (Econometrica 13 (1945) 245). Neighbours share a load's noise, so chance makes such an order
-    even less often.
+    This is Mann's test (Econometrica 13 (1945) 245). Neighbours share the noise of a load, so such an order occurs by
+    chance even less often.
     """
     if not marginal or abs(marginal[-1] - marginal[0]) <= SAME * abs(median(marginal)):
         return ""

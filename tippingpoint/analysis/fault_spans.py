@@ -1,4 +1,4 @@
-"""From when to when the faults that a run injected lasted."""
+"""When the faults that a run injected began and ended."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ class FaultSpan(NamedTuple):
 
     begin: float
     until: float
-    """When it was undone, or over; infinite if it was not. A fault that nothing undoes, such as a daemon's end, has
-    only its moment."""
+    """When it was undone, or was over; infinite if it never was. A fault that nothing undoes, such as killing a daemon,
+    has only its moment."""
     do: str
     member: str
 
     @property
     def lasts(self) -> bool:
-        """Whether it took its member down, or kept it busy, for some time."""
+        """Whether it took its member down or kept it busy for some time."""
         return self.do in UNDONE_BY or self.do in UPKEEP
 
 
 def fault_begin(event: Mapping[str, Any]) -> float:
-    """Return when the fault of an event began. The event is written when it is done, with how long that took."""
+    """Return when the fault of an event began. The event is written when the fault is done, with how long that took."""
     return float(event["t"]) - float(event.get("seconds") or 0.0)
 
 
 def fault_spans(events: Sequence[Mapping[str, Any]]) -> list[FaultSpan]:
-    """Return each injected fault, such as `kill`, but for storms, which are stages."""
+    """Return each injected fault, such as `kill`, except storms, which are stages."""
     began: dict[tuple[str, str], FaultSpan] = {}
-    """What goes on, by what undoes it and the member."""
+    """The faults in effect, by what undoes them and by member."""
     found: list[FaultSpan] = []
     for event in events:
         do, member = str(event.get("do")), str(event.get("member"))

@@ -18,7 +18,7 @@ from tippingpoint.util.numbers import show_rounded
 from tippingpoint.util.text import choose, show_amount
 
 LEAST = 30
-"""The least number of things for a statement: a third of fewer is too few for a rate."""
+"""The minimum number of things for a statement: a third of fewer is too few for a rate."""
 SAME = 1.25
 """A rate that certainly falls by less than this factor is constant."""
 _NORMAL_95 = 1.96
@@ -32,7 +32,7 @@ class Fill:
     """The largest number of members online; None if unknown."""
     made: int
     seconds: float
-    """How long that took, without the times in which nothing was created."""
+    """How long that took, excluding times in which nothing was created."""
     first: float
     """The rate for the first third."""
     last: float
@@ -43,12 +43,12 @@ class Fill:
 
     @property
     def rate(self) -> float:
-        """The rate over all of it."""
+        """The overall rate."""
         return self.made / self.seconds
 
     @property
     def enough(self) -> bool:
-        """Whether enough were created to say how the rate changes."""
+        """Whether enough things were created to say how the rate changes."""
         return self.made >= LEAST
 
     @property
@@ -58,7 +58,7 @@ class Fill:
 
 
 def fills_of(run: RunData, cluster: Cluster) -> list[Fill]:
-    """Return the fills of a run in order, one for each number of members that things were created on."""
+    """Return the fills of a run in order, one for each number of members on which things were created."""
     groups: dict[int | None, list[StageResult]] = {}
     for stage in run.stages:
         if stage.is_step and stage.growth and run.instances:

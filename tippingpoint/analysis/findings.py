@@ -39,36 +39,36 @@ class StageFindings:
     strained: str | None
     """Why the generator itself was the bottleneck, in one line; None if it was not."""
     own_losses: OwnLosses | None
-    """The lost leases that the generator may have lost itself."""
+    """The leases whose loss the generator itself may have caused."""
     stalls: list[Stall]
     """When workers stalled."""
     damage: list[Damage]
-    """The missing parts of its journals."""
+    """The missing parts of the stage's journals."""
     load_missing: str
-    """Whose share of the load was missing before its end."""
+    """Whose share of the load was missing before the stage's end."""
     not_made: str
-    """How many of its things were given up and why, or were missing."""
+    """How many of its things were given up, with the reason, or were missing."""
     cut_short: str
-    """Why it cannot show whether its load holds."""
+    """Why the stage cannot show whether its load holds."""
     late: str
     """The evidence that most of the load was answered too late."""
     leader_changed: str
     """The evidence that its leader changed without a fault, if that is a cliff."""
     violated: str
-    """The evidence that a store showed what it must never show."""
+    """The evidence that a store violated its guarantees."""
     failed_to_hold: str
-    """Why the target did not hold the load, for as long as the stage lasted."""
+    """Why the target did not hold the load for the whole stage."""
     late_by_us: str
     """Why the generator itself may be the cause of that."""
     foreign: ForeignWork | None
-    """What other programs took of the target's processors, if that could explain a miss; None if it could not, or if it
-    is not known."""
+    """How much of the target's processors other programs took, if that could explain a miss; None if it could not, or
+    if it is unknown."""
 
     @property
     def not_its_doing(self) -> str:
-        """Why something else than the target may be the cause that it did not hold the load; empty if nothing is.
+        """Why something other than the target may be the reason that the load was not held; empty if nothing is.
 
-        Other programs make it late. They neither make it answer with errors nor change its leader.
+        Other programs can make the target late. They do not make it answer with errors or change its leader.
         """
         if self.violated:
             return ""
@@ -92,7 +92,7 @@ class Findings:
     loads_held: list[float]
     """The sizes of load that were held, ascending, without storms and removals.
 
-    A size that was tried several times was held if most of the tries that were not cut short were held.
+    A size that was tried several times counts as held if most of the tries that were not cut short were held.
     """
 
     recovering: list[StageFindings]

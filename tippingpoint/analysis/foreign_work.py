@@ -1,8 +1,8 @@
-"""Finds out what other programs, and the hypervisor, took of the target's processors, and whether that explains a miss.
+"""Finds how much of the target's processors other programs and the hypervisor took, and whether that explains a miss.
 
-A p99 is about waiting: whoever divides a load by what was left of the processors does not get the load that they would
-hold alone (docs/explanation/how-it-measures.md). So what was missed beside foreign work is no result, and is tried
-again. What held beside it would hold without it too.
+A p99 is about waiting: dividing a load by the remaining share of the processors does not give the load that the target
+would hold alone (docs/explanation/how-it-measures.md). So a miss during foreign work is not a result, and the load is
+tried again. A load that held during foreign work would hold without it too.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from tippingpoint.rundir.machine import Used, during
 from tippingpoint.util.numbers import show_share
 from tippingpoint.util.text import choose
 
-if TYPE_CHECKING:  # a run that judges nothing needs no numpy, and looks at its machine all the same
+if TYPE_CHECKING:  # a run that judges nothing needs no numpy, but still monitors its machine
     from tippingpoint.rundir.results import RunData
     from tippingpoint.rundir.stages import StageResult
 
 EXPLAINS = 0.05
-"""The share of the target's processors from which on foreign work could explain a miss
+"""The least share of the target's processors with which foreign work could explain a miss
 (tests/benchmarks/bench_others.py)."""
 HYPERVISOR = "the hypervisor"
-"""Who withheld processors, at the beginning of `ForeignWork.words`."""
+"""The name for what withheld processors, at the start of `ForeignWork.words`."""
 _KNOWN = 0.5
-"""The least part of a time of which it has to be known who ran."""
+"""The minimum part of a time span for which it must be known what ran."""
 
 
 @dataclass(frozen=True)
 class ForeignWork:
-    """What was taken of the target's processors in some time, as shares of them."""
+    """The shares of the target's processors that were taken during some time."""
 
     others: float
-    """By other programs of the machine."""
+    """By other programs on the machine."""
     steal: float
     """By the hypervisor."""
     cpus: int
     """The number of the target's processors."""
     waited: float
-    """How many seconds the target's threads waited for a processor, all together; infinite if that is not known. For
-    want of a processor no call is later than that."""
+    """The total seconds that the target's threads waited for a processor; infinite if unknown. A lack of processors
+    delays no call by more than this."""
 
     @property
     def explains(self) -> bool:
-        """Whether it could explain that a load was missed."""
+        """Whether it could explain a missed load."""
         return self.others + self.steal >= EXPLAINS
 
     @property
@@ -59,7 +59,7 @@ class ForeignWork:
 
     @property
     def reason(self) -> str:
-        """Say it as the reason why a miss says nothing."""
+        """Give it as the reason why a miss is inconclusive."""
         return f"{self.words} meanwhile"
 
 
@@ -78,7 +78,7 @@ def foreign_work(seconds: Iterable[Used]) -> ForeignWork | None:
 
 
 def foreign_work_in(run: RunData, begin: float, end: float) -> ForeignWork | None:
-    """Return what was taken between two moments of a run; None if that is not known of most of the time."""
+    """Return what was taken between two moments of a run; None if that is unknown for most of the time."""
     inside = during(run.machine, begin, end)
     known = sum(used.seconds for used in inside if used.others is not None)
     last = min(end, max((used.t for used in inside), default=begin))
@@ -86,20 +86,20 @@ def foreign_work_in(run: RunData, begin: float, end: float) -> ForeignWork | Non
 
 
 def span_of(stage: StageResult) -> tuple[float, float]:
-    """Return from when to when a stage was held, or brought up if it never was; it may not have ended."""
+    """Return the times of a stage's hold, or of bringing it up if it was never held; it may not have ended."""
     begin = stage.begin if stage.hold_begin is None else stage.hold_begin
     return begin, inf if stage.end is None else stage.end
 
 
 def beside(run: RunData, stage: StageResult) -> ForeignWork | None:
-    """Return what was taken during `span_of` a stage; None if that is not known."""
+    """Return what was taken during a stage's `span_of`; None if that is unknown."""
     return foreign_work_in(run, *span_of(stage))
 
 
 def could_explain(run: RunData, stage: StageResult) -> ForeignWork | None:
-    """Return what was taken beside a stage if that could explain a miss; None if it could not, or if it is not known.
+    """Return what was taken during a stage if that could explain a miss; None if it could not, or if it is unknown.
 
-    A miss with a fault is the fault's doing.
+    A miss during a fault is attributed to the fault.
     """
     if any(stage.overlaps(fault.begin, fault.until) for fault in fault_spans(run.events)):
         return None

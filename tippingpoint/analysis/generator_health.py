@@ -1,4 +1,4 @@
-"""Finds results that the generator's own lateness may have caused, and that say nothing about the target."""
+"""Finds results that the generator's own lateness may have caused and that are inconclusive about the target."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _STOOD_STILL: dict[Cause, str] = {
     "unknown": "stalled for",
 }
 _TOLD_WITHIN = 2.0
-"""Seconds after which a worker has told of a write that was undone: it gathers them for one second."""
+"""Seconds within which a worker has reported a write that was undone: it collects such writes for one second."""
 OF_MARGIN = 0.1
 """The least delay that can cost a lease, as a share of the time between a renewal and the end of its claim."""
 
@@ -71,7 +71,7 @@ def has_free_core(stage: StageResult) -> bool:
 
 
 def own_delay(stage: StageResult) -> int:
-    """Return the generator's own part in a latency of the stage, at its 99th percentile, in microseconds."""
+    """Return the generator's own part of the stage's latencies, at its 99th percentile, in microseconds."""
     return _p99(stage, SCHEDULE_LAG) + _p99(stage, LOOP_LAG)
 
 
@@ -92,7 +92,7 @@ def explained(
     observed = costs(stage, operation).percentile(percentile)
     if _knows_own_delays(run):
         freed = freed_costs(stage, operation).percentile(percentile)
-        # A delay too short to be a stall is in no operation's own delay.
+        # A delay too short to be a stall is not included in any operation's own delay.
         if freed > limit + min(_p99(stage, LOOP_LAG), LEAST * 1e6):
             return None
         longest = longest_stall(stalls)
@@ -110,7 +110,7 @@ def longest_stall(stalls: Iterable[Stall]) -> Stall | None:
 
 
 def show_stall(stall: Stall) -> str:
-    """Say what a worker did during a stall, for how long, and when."""
+    """Say what a worker was doing during a stall, for how long, and when."""
     return f"{show_state(stall)} at {show_moment(stall.begin)}"
 
 
@@ -120,12 +120,12 @@ def show_worker(run: RunData, stall: Stall) -> str:
 
 
 def show_state(stall: Stall) -> str:
-    """Say what a worker did during a stall, and for how long."""
+    """Say what a worker was doing during a stall, and for how long."""
     return f"{_STOOD_STILL[stall.cause]} {show_us(stall.seconds * 1e6)}"
 
 
 def _knows_own_delays(run: RunData) -> bool:
-    """Return whether the run recorded which operations the generator delayed. If so, some were, at least by 1 ms."""
+    """Return whether the run recorded which operations the generator delayed. If so, some delays are at least 1 ms."""
     return any(name.endswith(DELAYED) for stage in run.stages for name in stage.histograms)
 
 
@@ -145,14 +145,15 @@ def _at_rank(stage: StageResult, operation: str, percentile: float) -> int:
 def own_losses(
     run: RunData, plan: Plan | None, stalls: Sequence[Stall], stage: StageResult
 ) -> OwnLosses | None:
-    """Return the stage's lost leases that the generator may have lost itself; None if there are none.
+    """Return the stage's lost leases whose loss the generator itself may have caused; None if there are none.
 
     `stalls` are those of the whole run. A loss that the target is known to have caused, by undoing a write that it had
-    acknowledged, is none of ours.
+    acknowledged, is not attributed to the generator.
 
     All of them count if the generator was strained throughout the stage, unless the losses took more than EXPLAINS
     times its delay. Otherwise, losses count if the generator was late before them, for example because its process was
-    stopped. That delay must be at least OF_MARGIN of the time that a renewal has, and explain the wait (EXPLAINS).
+    stopped. That delay must be at least OF_MARGIN of the time available for a renewal, and must explain the wait
+    (EXPLAINS).
     """
     lost = stage.count("extend", "lost") - _undone(run, stage)
     if lost <= 0:
@@ -172,7 +173,7 @@ def own_losses(
 
 
 def _undone(run: RunData, stage: StageResult) -> int:
-    """Count the losses of a stage by acknowledged writes that the target undid. They are reported some time later."""
+    """Count a stage's losses caused by acknowledged writes that the target undid. They are reported some time later."""
     end = stage.end + _TOLD_WITHIN if stage.end is not None else np.inf
     told = (event for event in run.events if event["event"] == "undone")
     return sum(count_of(event) for event in told if stage.begin <= float(event["t"]) < end)

@@ -1,7 +1,7 @@
-"""Decides whether a load was held: to the end of its hold, with all of the load present, and answered in time.
+"""Decides whether a load was held: fully present and answered in time until the end of its hold.
 
 The module findings keeps the results for each stage, and all other modules read them there. Whether thresholds were met
-is another question (verdict.py): a load may be held and miss them.
+is a separate question (verdict.py): a load may be held and still miss them.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ MOST = 0.5
 _TOO_SLOWLY = "claims a second"
 _OPERATIONS = "operations a second"
 _ANSWERED = ("ok", "denied", *FAILURES)
-"""The outcomes of what was answered, or given up."""
+"""The outcomes of operations that were answered or given up."""
 THERE = 0.9
 """The least share of a load that must be present during the hold. It is below 1 because lost leases are reclaimed."""
 _LATE_MARKS = 1.0
-"""Seconds by which a hold may appear too short: workers learn of its begin and end one after the other."""
+"""Seconds by which a hold may appear too short: workers learn of its start and end one after the other."""
 _AT_ITS_END = 0.1
-"""The last share of a hold. A target with failures and no success in it did not hold the load to the end."""
+"""The last share of a hold. A target with failures and no success in this part did not hold the load to the end."""
 _QUICKEST = 10
-"""The percentile of creation times that is taken as the time of one thing without any queue."""
+"""The percentile of creation times that is taken as the time to create one thing without a queue."""
 _FEW = 3
-"""The least number of failures that says anything about how a hold ended."""
+"""The minimum number of failures that says anything about how a hold ended."""
 
 
 def cut_short(
@@ -57,7 +57,7 @@ def cut_short(
 ) -> str:
     """Return why a stage cannot show whether its load holds: it ended early, or load was missing. Empty if it can.
 
-    `missing` and `unmade` are the answers of load_missing and not_made for the stage; `damage` is that of its journals.
+    `missing` and `unmade` are the results of load_missing and not_made for the stage; `damage` is that of its journals.
     """
     if run.manifest.timeline == "order":  # it is unknown when a load was brought up
         return ""
@@ -83,9 +83,9 @@ def failed_to_hold(
 ) -> str:
     """Return why the target did not hold a load; empty if it held it for as long as the stage lasted.
 
-    `stalls` are the stage's, `late` is the answer of `behind`, `leader_changed` that of leaders.leader_changed,
-    `violated` that of violations.violated, and `unmade` that of `not_made`: things that a search asked for, and that
-    could not be made, were too many.
+    `stalls` are the stage's, `late` is the result of `behind`, `leader_changed` that of leaders.leader_changed,
+    `violated` that of violations.violated, and `unmade` that of `not_made`: if a search asked for things that could not
+    be made, they were too many.
     """
     if violated:
         return violated
@@ -121,7 +121,7 @@ def failed_to_hold(
 
 
 def _wanted(run: RunData, plan: Plan | None, stage: StageResult) -> tuple[float, str]:
-    """Return how much is there in a stage that holds, whatever its load is counted in, and what it is."""
+    """Return how much of its load a stage has if it holds, in whatever the load counts, and what that is."""
     asked = asked_of(run, plan, stage)
     goal = plan.goal(asked) if plan is not None and asked is not None else None
     return goal or (stage.size, run.manifest.load_unit)
@@ -179,8 +179,8 @@ def behind(run: RunData, plan: Plan | None, stage: StageResult) -> str:
     """Return the evidence that most of a load was answered too late, so that a queue grows; empty if none does.
 
     Each lease is due to be extended once in every `renew_time`, or as often as the stage's `renewals` say. Claims that
-    are released again are due `claims` times a second, operations on keys as often as the stage says, and things are
-    due to be created `rate` times a second.
+    are released again are due `claims` times a second, operations on keys as often as the stage specifies, and things
+    are due to be created `rate` times a second.
     """
     if plan is None or run.manifest.timeline == "order" or stage.kind in ("storm", "destroy"):
         return ""
@@ -239,7 +239,7 @@ def _caught_up(run: RunData, stage: StageResult, wanted: float, renew_time: floa
 
 
 def _at_its_end(run: RunData, begin: float, end: float) -> float:
-    """Return how many seconds before the end of a hold are its end."""
+    """Return how many seconds of a hold count as its end."""
     return max(_AT_ITS_END * (end - begin), 2 * run.bin_seconds)
 
 
@@ -252,7 +252,7 @@ def _extended_too_late(stage: StageResult, wanted: float, renew_time: float) -> 
     too_late = typical > renew_time * 1e6
     if rate is not None and stage.hold_begin is not None and stage.end is not None:
         seconds = stage.end - stage.hold_begin
-        periods = seconds // renew_time  # in each of them every lease is due once
+        periods = seconds // renew_time  # each lease is due once in each period
         starved = periods > 1 and rate * seconds < MOST * there * periods
         if starved or (too_late and rate < THERE * due):
             return _below_due(rate, due, "extends a second")
@@ -267,8 +267,8 @@ def _extended_too_late(stage: StageResult, wanted: float, renew_time: float) -> 
 def _answered_too_late(stage: StageResult, operations: Iterable[str], due: float, unit: str) -> str:
     """Return whether operations were answered more slowly than they were due while a stage was held.
 
-    Those that were due in the last moments of a hold have no answer yet, even without a queue: as many as are due in
-    the time that one takes.
+    Even without a queue, operations that were due in the last moments of a hold have no answer yet: as many as fall due
+    while one operation takes place.
     """
     if stage.hold_begin is None or stage.end is None:
         return ""
@@ -284,7 +284,7 @@ def _answered_too_late(stage: StageResult, operations: Iterable[str], due: float
 def _made_too_late(run: RunData, stage: StageResult, rate: float) -> str:
     """Return whether half of the things took more than twice the time in which half were due.
 
-    The time that a thing needs without a queue is subtracted; the quickest things show it. If all things are due
+    The time that a thing needs without a queue, as shown by the quickest things, is subtracted. If all things are due
     within that time, they say nothing about a queue. A single slow thing is not most of them.
     """
     name = next((name for name in LAUNCHES if stage.attempts(name)), "create")
@@ -299,13 +299,13 @@ def _made_too_late(run: RunData, stage: StageResult, rate: float) -> str:
 
 
 def _below_due(rate: float, due: float, unit: str) -> str:
-    """Return the evidence that less was done than was due; `unit` is that of both, in the plural."""
+    """Return the evidence that less was done than was due; `unit` is the unit of both, in the plural."""
     asked = show_size(due)
     return f"throughput below the due rate: {show_size(rate)} of {asked} {singular(unit) if asked == '1' else unit}"
 
 
 def _when_made(stage: StageResult, count: float) -> float | None:
-    """Return the seconds after which `count` more things existed than at a stage's begin; None if unknown."""
+    """Return the seconds after which `count` more things existed than at a stage's start; None if unknown."""
     if not stage.growth:
         return None
     begin, before = stage.growth[0]
@@ -339,7 +339,7 @@ def _silent_at_its_end(run: RunData, stage: StageResult, stalls: Iterable[Stall]
 
 
 def _stood_still(stalls: Iterable[Stall], begin: float, end: float) -> float:
-    """Return how many seconds the worker that stalled longest neither sent requests nor received answers.
+    """Return for how many seconds the worker that stalled longest neither sent requests nor received answers.
 
     Workers stall together when their machine does, so their times are not added.
     """
@@ -351,7 +351,7 @@ def _stood_still(stalls: Iterable[Stall], begin: float, end: float) -> float:
 
 
 def _last(run: RunData, name: str, begin: float, end: float) -> float:
-    """Return when something was last seen in a span of time; the span's begin if it was not seen."""
+    """Return when something was last seen in a span of time; the span's start if it was not seen."""
     curve = run.curves.get(name)
     if curve is None:
         return begin
@@ -360,7 +360,7 @@ def _last(run: RunData, name: str, begin: float, end: float) -> float:
 
 
 def _ended_early(run: RunData, plan: Plan | None, stage: StageResult) -> bool:
-    """Return whether the run ended during this stage's hold. Only the last stage can be cut like this."""
+    """Return whether the run ended during this stage's hold. Only the last stage can be cut short like this."""
     status = run.manifest.status
     if status == "complete" or stage.number != max(each.number for each in run.stages):
         return False
@@ -374,7 +374,8 @@ def _ended_early(run: RunData, plan: Plan | None, stage: StageResult) -> bool:
         event["event"] == "probe" and event.get("stage") == stage.number for event in run.events
     ):
         return False  # its hold was ended as soon as the answer was clear
-    # In a run that is still running, a stage ended as planned: another stage begins, or a search uses its result.
+    # In an unfinished run, a stage always ended as planned: another stage begins, or a search uses its
+    # result.
     planned = _planned_hold(run, plan, stage) if status != "running" else None
     return planned is not None and stage.end - stage.hold_begin < planned - _LATE_MARKS
 

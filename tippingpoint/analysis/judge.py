@@ -1,4 +1,4 @@
-"""Judges a run: sums up the checks of its thresholds in an outcome and one sentence."""
+"""Judges a run: sums up its threshold checks as an outcome and one sentence."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from tippingpoint.util.text import show_amount, show_calls, show_list
 def judge(
     findings: Findings, found: Found | None = None, cpu: Mapping[str, OperationCost] | None = None
 ) -> Verdict:
-    """Judge a run as far as it went, a search by what it `found`. Thresholds are not checked if the run failed.
+    """Judge a run as far as it went, or a search by what it `found`. Thresholds are not checked if the run failed.
 
-    `cpu` is what each operation took of the target's CPU time.
+    `cpu` is the target's CPU time for each operation.
     """
     run, plan = findings.run, findings.plan
     manifest = run.manifest
@@ -115,7 +115,7 @@ def _judge_stages(findings: Findings, checks: list[Check]) -> tuple[Outcome, str
 
 
 def _nothing_succeeded(run: RunData) -> str | None:
-    """Return the verdict on a target on which no operation, or no login, succeeded; None if any did."""
+    """Return the verdict on a target for which no operation or no login succeeded; None if any did."""
     for operations in (run.own_load, (CONNECT,)):
         tried = {op: sum(stage.attempts(op) for stage in run.stages) for op in operations}
         if any(tried.values()):

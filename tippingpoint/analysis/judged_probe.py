@@ -1,4 +1,4 @@
-"""Judges one probe of a search: whether its load held, by how much, and whether the target may not be to blame."""
+"""Judges one probe of a search: whether its load held, by how much, and whether the target may not be the cause."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 
 _LONGEST = 200
-"""The most characters of a reason in an event: digests of units leave out longer ones."""
+"""The maximum number of characters of a reason in an event: digests of units omit longer ones."""
 
 
 @dataclass(frozen=True)
 class JudgedProbe:
-    """What a stage says of its load."""
+    """What a stage shows about its load."""
 
     held: bool | None
-    """Whether it met all thresholds and was held; None if it says nothing."""
+    """Whether it met all thresholds and was held; None if it is inconclusive."""
     margins: tuple[Margin, ...]
     broken: tuple[str, ...]
-    """What broke: names of margins, and why the load was not held. If `held` is None, what cannot be judged, and
+    """What broke: names of margins, and why the load was not held. If `held` is None: what cannot be judged, and
     why."""
     strained: str
     """Why the generator was the bottleneck; empty if it was not."""
     silent: bool
-    """Whether nothing of the load succeeded: the target may be gone."""
+    """Whether no operation of the load succeeded: the target may be gone."""
     unmeasured: str = ""
     """Which figure of Prometheus was not measured, and why, if `held` is None because of that."""
     foreign: str = ""
-    """What other programs took of the target's processors, if `held` is None because of that."""
+    """How much of the target's processors other programs took, if `held` is None because of that."""
     cut: bool = False
     """Whether `held` is None because the probe was cut short, or nothing was measured."""
 
@@ -54,7 +54,7 @@ class JudgedProbe:
         gone: str = "",
         aborted: bool = False,
     ) -> ProbeEvent:
-        """Return it as the event of the stage with that number. A probe of a target that is `gone` says nothing.
+        """Return it as the event of the stage with that number. A probe of a target that is `gone` is inconclusive.
 
         `began`, `seconds` and `aborted` are as in ProbeEvent.
         """
@@ -94,8 +94,8 @@ def judge_probe(
     """Judge the stage with that number, which has ended, of a run that may go on.
 
     A load that was not held is broken, whatever its margins are. A miss that the generator or other programs may have
-    caused says nothing. `also` are further thresholds that have margins and decide nothing. `unanswered` and `parts`
-    are those of `judged` and `stage_margins`.
+    caused is inconclusive. `also` are further thresholds that have margins but do not affect the result. `unanswered`
+    is passed to `judged`, and `parts` to `stage_margins`.
     """
     stage = judged(run.stage(number), unanswered, plan)
     found = examine_stage(run, plan, stage)
@@ -123,7 +123,7 @@ def judge_probe(
 
 
 def is_silent(run: RunData, stage: StageResult) -> bool:
-    """Return whether nothing of a stage's load succeeded."""
+    """Return whether no operation of a stage's load succeeded."""
     made = run.manifest.workload == "claim" or any(stage.attempts(operation) for operation in run.own_load)
     return made and not any(stage.count(operation) for operation in run.own_load)
 

@@ -1,7 +1,7 @@
 """Finds the knee: the load at which an operation's latency leaves its plateau.
 
-The curve of a run is the typical latency of each load. knee_fit.py says how likely it is that it has a knee, where, and
-with which interval. There is a knee if that chance is at least CONFIDENT.
+The curve of a run is the typical latency of each load. knee_fit.py computes the chance that the curve has a knee, its
+place, and its interval. There is a knee if that chance is at least CONFIDENT.
 
 An operation may be past its knee at the smallest load measured. Most calls then wait in a queue, while some find it
 empty and show the time of an unloaded call. The spread within that stage shows this (see QUEUEING).
@@ -26,15 +26,15 @@ LEAST_SAMPLES = 3
 CONFIDENT = 0.8
 FEW_LOADS = 6
 CONFIDENT_OF_FEW = 0.9
-"""The same with fewer than FEW_LOADS loads, which hardly tell how much they scatter."""
+"""The same with fewer than FEW_LOADS loads, which hardly show how much they scatter."""
 QUEUEING = 20.0
 """The least ratio of the median to the 10th percentile past the knee. An exponential queue gives 6.6 at any load."""
 STILL_RISING = 1.5
-"""The least growth from the smallest to the largest load if the smallest is past the knee already."""
+"""The least growth from the smallest to the largest load if the smallest is already past the knee."""
 
 _QUARTILES = [25.0, 50.0, 75.0]
 _BEYOND = float(np.log(1.4))
-"""The log latency above the plateau from which a load is beyond it, even if stages scatter more."""
+"""A load with a log latency this far above the plateau is beyond it, even if stages scatter more."""
 _REPLICATES = 100
 
 
@@ -49,7 +49,7 @@ class Knee:
     high: float
     """The 95 % interval of the load; at least the bracket of the two stages around the knee."""
     confidence: float
-    """The chance (0..1) that there is a knee, as far as the model of knee_fit.py is true."""
+    """The chance (0..1) that there is a knee, given the model of knee_fit.py."""
     after_stage: int | None
     """Number of the last stage on the plateau; None if the smallest load measured was already beyond it."""
     before_stage: int
@@ -63,7 +63,7 @@ class Knee:
     beyond_us: float
     """Typical latency at the largest load, microseconds."""
     slope: float
-    """Growth beyond the knee: log latency per log load (1.0: in step with the load)."""
+    """Growth beyond the knee: log latency per log load (1.0: proportional to the load)."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def find_knee(stages: Iterable[StageResult], operation: str) -> Knee | NoKnee:
 def _loads(stages: Iterable[StageResult], operation: str) -> list[_Load]:
     found: dict[float, _Load] = {}
     answered: set[float] = set()
-    """The loads at which any call succeeded: beyond them failures last as long as they last, which is no latency."""
+    """The loads at which any call succeeded. Beyond them the duration of failures is arbitrary, and not a latency."""
     for stage in stages:
         if stage.count(operation):
             answered.add(stage.size)
@@ -155,7 +155,7 @@ def _loads(stages: Iterable[StageResult], operation: str) -> list[_Load]:
 
 
 def _typical(quartiles: FloatArray) -> FloatArray:
-    """Return the mean of the logs of the quartiles, which neither a burst nor a few quick answers decide alone."""
+    """Return the mean of the logs of the quartiles, which neither a burst nor a few quick answers dominate."""
     return np.log(np.maximum(quartiles, 1.0)).mean(axis=1)
 
 

@@ -1,20 +1,20 @@
-"""Weighs the shapes that a latency curve may have against each other: with a knee, or without one.
+"""Weighs the possible shapes of a latency curve, with and without a knee, against each other.
 
 Log latency over log load is one of three shapes:
 
 - a straight line: a power law, flat if its exponent is 0. It has no knee;
-- a hinge: a plateau, and a line that rises from the knee on (D. J. Hudson, JASA 61 (1966) 1097);
-- the latency of an M/M/1 queue, which grows as 1 / (1 - load / capacity). Its knee is at half of its capacity, where
+- a hinge: a plateau, and a line that rises from the knee (D. J. Hudson, JASA 61 (1966) 1097);
+- the latency of an M/M/1 queue, which grows as 1 / (1 - load / capacity). Its knee is at half its capacity, where
   latency is twice that of an idle queue.
 
-Line and hinge may end in a ceiling, such as a timeout, that begins at one of the loads measured. Each load is off its
-shape for two reasons: its samples are few, and stages differ by `TYPICAL_SCATTER` or so for no reason. One load may be
-an outlier, which is far off.
+Line and hinge may end in a ceiling, such as a timeout, that begins at one of the loads measured. Each load deviates
+from the shape for two reasons: it has a limited number of samples, and stages differ by about `TYPICAL_SCATTER` for no
+apparent reason. One load may be an outlier, which is far off.
 
-What is not known (which shape, where its knee is, the capacity, the scatter, the outlier) has a prior, and is weighed
-on a grid. Level and rise of a line are integrated in closed form (normal prior of the rise, flat of the level; for
-instance C. M. Bishop, Pattern Recognition and Machine Learning, 2006, 3.5). The weights are the chances of each
-combination, as far as the model is true. There is no random number in it.
+The unknowns (the shape, its knee, the capacity, the scatter, the outlier) have priors and are weighed on a grid. Level
+and rise of a line are integrated in closed form (with a normal prior for the rise and a flat one for the level; see C.
+M. Bishop, Pattern Recognition and Machine Learning, 2006, 3.5). The weights are the chances of each combination, given
+the model. No random numbers are used.
 """
 
 from __future__ import annotations
@@ -28,46 +28,46 @@ from tippingpoint.rundir.histogram import FloatArray
 RISE = 2.0
 """The least growth of latency within the loads measured that counts as a knee: that of an M/M/1 queue at its knee."""
 TYPICAL_SCATTER = 0.1
-"""The standard deviation of log latency from stage to stage, before it is learnt: 10 %."""
+"""The prior standard deviation of log latency from stage to stage: 10 %."""
 
 _SCATTERS: FloatArray = np.asarray([0.05, 0.08, 0.125, 0.2, 0.32, 0.5])
 _SCATTER_UNSURE = 0.7
 """The standard deviation of the log of the scatter."""
 _OUTLIER = 1.5
-"""The standard deviation of log latency of an outlier: 4.5 times."""
+"""The standard deviation of an outlier's log latency: a factor of 4.5."""
 _OUTLIER_CHANCE = 0.02
-"""The chance of each load to be an outlier."""
+"""The chance of each load being an outlier."""
 _LOG_RISE = 4.0
-"""The standard deviation of the prior of the log of the growth within all loads."""
+"""The prior standard deviation of the log growth over all loads."""
 _HINGE_CHANCE = 0.3
 _QUEUE_CHANCE = 0.1
 _CEILING_CHANCE = 0.2
 """The chance that a hinge ends in a ceiling."""
 _STRAIGHT_CEILING_CHANCE = 0.05
-"""The same of a line: a target that reaches its timeout mostly has a plateau to come from."""
+"""The same for a line: a target that reaches its timeout usually started from a plateau."""
 _AT_THE_EDGE = 0.3
-"""How likely a knee is between the two smallest or the two largest loads, relative to any other two. One load alone
-tells of the plateau there, or of the rise."""
+"""How likely a knee is between the two smallest or the two largest loads, relative to any other pair. There, only a
+single load shows the plateau or the rise."""
 _POSITIONS = 16
-"""The number of knees tried between each pair of neighbouring loads."""
+"""The number of candidate knees between each pair of neighbouring loads."""
 _CAPACITIES = 40
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What is known of a curve. Loads and latencies are logs."""
+    """What is known about a curve. Loads and latencies are logs."""
 
     chance: float
     """The chance (0..1) that it has a knee."""
     line_rise: float
-    """Growth from the smallest to the largest load if it has none."""
+    """Growth from the smallest to the largest load if there is no knee."""
     knee: float
-    """The median of the knee, if there is one; likewise the following."""
+    """The median of the knee, if there is one; so are the following."""
     low: float
     high: float
     """The ends of the knee's 95 % interval."""
     at_knee: float
-    """How far latency at the knee is above the plateau: log 2 in the likelier case of a queue, 0 in that of a hinge."""
+    """How far latency at the knee is above the plateau: log 2 if a queue is likelier, 0 if a hinge is."""
     plateau: float
     slope: float
     scatter: float
@@ -83,7 +83,7 @@ class _Family:
     plateau: FloatArray
     """Of each combination."""
     rise: FloatArray
-    """Growth within all loads, of each combination."""
+    """Growth over all loads, for each combination."""
     slope: FloatArray
     """Of each combination."""
 
@@ -101,7 +101,7 @@ class _Noise:
 def fit_curve(log_load: FloatArray, curve: FloatArray, sampling: FloatArray) -> Fit:
     """Weigh the shapes of one curve: log latency at ascending log loads, four or more.
 
-    `sampling` is the variance of each latency by its samples alone.
+    `sampling` is the variance of each latency due to sampling alone.
     """
     noise = _noise(sampling)
     bends, shapes, ends, prior = _hinges(log_load)
@@ -148,7 +148,7 @@ def _noise(sampling: FloatArray) -> _Noise:
 
 
 def _hinges(log_load: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return of each hinge its knee, its shape (0 on the plateau, 1 where its rise ends), that end, and its prior."""
+    """Return for each hinge its knee, its shape (0 on the plateau, 1 where its rise ends), that end, and its prior."""
     steps = (np.arange(_POSITIONS) + 0.5) / _POSITIONS
     bends = (log_load[:-1, np.newaxis] + np.diff(log_load)[:, np.newaxis] * steps).ravel()
     last = log_load.size - 1
@@ -201,7 +201,7 @@ def _lines(
 
 
 def _queues(noise: _Noise, log_load: FloatArray, curve: FloatArray) -> _Family:
-    """Weigh M/M/1 queues whose latency at least doubles within the loads, by their capacity."""
+    """Weigh M/M/1 queues by their capacity; their latency at least doubles within the loads."""
     load = np.exp(log_load)
     largest = (RISE * load[-1] - load[0]) / (RISE - 1)
     farthest = float(largest / load[-1]) - 1

@@ -12,7 +12,7 @@ from tippingpoint.rundir.waited import cost_of
 
 
 def costs(stage: StageResult, operation: str) -> Histogram:
-    """Return the response times of everything that was waited for in a stage, in microseconds (see waited.cost_of).
+    """Return the response times of all calls in a stage that somebody waited for, in microseconds (see waited.cost_of).
 
     RunData.costs is the same over time.
     """
@@ -20,7 +20,7 @@ def costs(stage: StageResult, operation: str) -> Histogram:
 
 
 def freed_costs(stage: StageResult, operation: str) -> Histogram:
-    """Return `costs` without the generator's own delay, as far as that is known for each operation."""
+    """Return `costs` without the generator's own delay, where that is known for the operation."""
     found = costs(stage, operation)
     delayed, freed = (
         Histogram.merged(stage.response(operation, outcome + kind) for outcome in stage.waited(operation))

@@ -1,9 +1,9 @@
-"""Changes of the leader and lost controllers that no fault explains, for targets whose leader only changes when
-something broke.
+"""Leader changes and lost controllers that no fault explains, for targets whose leader only changes when something
+breaks.
 
-Some targets fall over while every answer is still right and quick. Their members lose their own leader first, or the
-controller of another member, which is the next leader to be. The target's section of a plan says whether that holds
-for it (`TargetSection.steady_leader`).
+Some targets collapse while every answer is still correct and fast. They first lose their leader, or the controller of
+another member, which is the prospective leader. The target's section of a plan says whether this applies
+(`TargetSection.steady_leader`).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 
 EXPLAINS_FOR = 60.0
-"""Seconds after a fault, or its undoing, in which it explains a change: 16 nodes of Pacemaker need 35 s to recover."""
+"""A fault, or undoing it, explains changes within this many seconds: 16 Pacemaker nodes need 35 s to recover."""
 
 
 def leader_changed(run: RunData, stage: StageResult) -> str:
     """Return the evidence that the leader changed in a stage without a fault, or else that a member lost its
     controller; empty if neither did.
 
-    A change counts for the stage until the next one begins: it may be noticed a little later.
+    A change counts towards the stage until the next one begins, because it may be noticed late.
     """
     word = facts_of(run.manifest.target.kind).steady_leader
     if not word:
@@ -59,7 +59,7 @@ def unexplained(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, str, s
 
 
 def _controllers_lost(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, str]]:
-    """When a member that stayed lost its controller without a fault, and which one."""
+    """Return when a member that stayed in the cluster lost its controller without a fault, and which member."""
     is_explained = explained_by_faults(events)
     return [
         (float(event["t"]), str(event["member"]))
@@ -69,13 +69,13 @@ def _controllers_lost(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, 
 
 
 def explained_by_faults(events: Iterable[Mapping[str, Any]]) -> Callable[[float], bool]:
-    """Return a function that says whether a fault explains a change at a moment."""
+    """Return a function that decides whether a fault explains a change at a given moment."""
     spans = list(_explained(events))
     return lambda t: any(begin <= t <= end for begin, end in spans)
 
 
 def _explained(events: Iterable[Mapping[str, Any]]) -> Iterable[tuple[float, float]]:
-    """The times in which a fault explains a change of the leader."""
+    """Return the times in which a fault explains a leader change."""
     undone = set(UNDONE_BY.values())
     began: dict[tuple[str, str], float] = {}
     """When something was done to a member, by the member and what undoes it."""

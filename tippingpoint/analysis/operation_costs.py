@@ -1,7 +1,8 @@
-"""Computes what one operation takes of a target (CPU time, bytes, fsyncs, messages), by slices of a run's time.
+"""Computes what one operation costs the target (CPU time, bytes, fsyncs, messages), from slices of a run's time.
 
-A cost an operation hardly depends on what else the machine does: others take time from a target, and leave its work as
-it is. Operations that always occur in a fixed ratio cannot be told apart. Then one of them has the cost of all.
+The cost of an operation hardly depends on what else runs on the machine: other programs take time from a target but do
+not change its work. Operations that always occur in a fixed ratio cannot be distinguished. One of them then carries the
+cost of all.
 """
 
 from __future__ import annotations
@@ -25,28 +26,28 @@ from tippingpoint.util.text import show_list
 
 LEVEL = 0.95
 CPU = "cpu"
-"""The name of the CPU time of all processes of a target together, where these have several figures or parts."""
+"""The name of the CPU time of all processes of a target together, if these have several figures or parts."""
 _LEAST_WITH_CALLS = 4
-"""The fewest slices in which an operation has to occur for a cost of its own."""
+"""The minimum number of slices in which an operation must occur to have a cost of its own."""
 _STEADY = 0.005
-"""A rate of which less than this share is not that of every second is too steady to be told from the base."""
+"""A rate of which less than this share varies over time is too steady to be distinguished from the base."""
 _SAME_RATIO = 0.1
 """Operations occur in a fixed ratio if less than this share of one (squared) is not explained by the others: a variance
 inflation factor of ten."""
 _SEVERAL = 0.01
-"""An operation that occurs less than once in a hundred times is not said to be included in the cost of another."""
+"""An operation that occurs less than once in a hundred times is not listed as included in the cost of another."""
 _UNITS = {
     "cores": ("seconds", 1.0),
     "bytes/s": ("bytes", 1.0),
     "bits/s": ("bytes", 0.125),
     "count/s": ("count", 1.0),
 }
-"""What rates of each unit count, and the factor into it."""
+"""What the rates of each unit count, and the conversion factor."""
 
 
 @dataclass(frozen=True)
 class AtLoad:
-    """What an operation took at one load."""
+    """What an operation cost at one load."""
 
     size: float
     value: float
@@ -61,31 +62,31 @@ class OperationCost:
     figure: str
     title: str
     part: str
-    """The part of a host (a process, a vhost); empty if the figure has no parts, or all are taken together."""
+    """The part of a host (a process, a vhost); empty if the figure has no parts, or if all are combined."""
     role: Role
     unit: str
     """seconds (of CPU), bytes or count."""
     slices: int
-    """How many slices of time it was found from."""
+    """The number of time slices that it was computed from."""
     operation: str = ""
-    """Empty if nothing is known of any operation."""
+    """Empty if nothing is known about any operation."""
     includes: tuple[str, ...] = ()
-    """The operations that cannot be told apart from it: its cost has theirs."""
+    """The operations that cannot be distinguished from it: its cost includes theirs."""
     value: float = 0.0
     low: float = 0.0
     high: float = 0.0
     error: float = 0.0
     """The standard error of `value`."""
     base: float = 0.0
-    """What the target takes a second without any operation."""
+    """What the target uses per second without any operation."""
     loads: tuple[AtLoad, ...] = ()
-    """What it took at each load, as far as loads can be told apart; only of CPU. A run of one load has that load."""
+    """What it cost at each load, if loads can be distinguished; only for CPU. A run with one load has that load."""
     withheld: str = ""
     """Why nothing is known; empty if something is."""
 
     @property
     def is_told(self) -> bool:
-        """Whether the operation surely takes something."""
+        """Whether the cost of the operation is certainly above zero."""
         return not self.withheld and self.low > 0
 
     @property
@@ -99,7 +100,7 @@ class OperationCost:
         return self.error / self.value if self.value > 0 else 0.0
 
     def at(self, size: float) -> AtLoad | None:
-        """Return what it took at a load; None if that is not known."""
+        """Return what it cost at a load; None if unknown."""
         return next((load for load in self.loads if load.size == size), None)
 
     @property
@@ -133,17 +134,17 @@ class OperationCost:
 
 
 def interval_words(cost: OperationCost, low: float, high: float) -> str:
-    """Return an interval in words; nothing is below nothing."""
+    """Return an interval in words; its bounds are at least zero."""
     first, last = cost.show(max(low, 0.0)), cost.show(high)
     return f"95 %: {f'about {first}' if first == last else f'{first} to {last}'}"
 
 
 def operation_costs(findings: Findings) -> list[OperationCost]:
-    """Compute what each operation of a run took of its target, for each figure whose cost is per operation.
+    """Compute what each operation of a run cost its target, for each figure that has a cost per operation.
 
-    The CPU time that the kernel counts each second for the processes of a lab comes before what Prometheus has. Stages
-    in which a fault was injected, or that the target did not hold, are left out because it does other work there. So is
-    the time after the last stage. The list is empty if nothing was measured of the target.
+    The CPU time that the kernel counts each second for a lab's processes takes precedence over Prometheus. Stages in
+    which a fault was injected, or that the target did not hold, are left out because the target does other work there.
+    The time after the last stage is left out too. The list is empty if nothing was measured on the target.
     """
     run = findings.run
     until = max((stage.end or stage.begin for stage in run.stages), default=0.0)
@@ -158,8 +159,8 @@ def operation_costs(findings: Findings) -> list[OperationCost]:
 def cpu_costs(costs: Iterable[OperationCost]) -> dict[str, OperationCost]:
     """Return the CPU time of the whole target for each operation.
 
-    The operation is empty if nothing is known of any. Several figures, of which none is all of the target's CPU time,
-    give nothing.
+    The operation is empty if nothing is known about any. The result is empty if there are several figures and none
+    covers all of the target's CPU time.
     """
     of_cpu = [cost for cost in costs if cost.role == "all" and cost.is_cpu]
     figures = {(cost.figure, cost.part) for cost in of_cpu}
@@ -183,15 +184,15 @@ class _Source:
 
     @property
     def is_whole_cpu(self) -> bool:
-        """Whether it is CPU time of all hosts, and not of a part of them."""
+        """Whether it is the CPU time of all hosts, not of a part of them."""
         return self.role == "all" and self.unit == "cores" and not self.part
 
 
 def _sources(run: RunData) -> list[_Source]:
-    """Return what was measured of the target, the CPU time of all of it first."""
+    """Return what was measured on the target, its total CPU time first."""
     of_machine = _of_machine(run)
     of_resources = _of_resources(run.resources) if run.resources is not None else []
-    # What the kernel counts is finer. Both under one name would be two answers to one question.
+    # The kernel's counts are finer. Using both under one name would give two answers to one question.
     return of_machine + [source for source in of_resources if not (of_machine and source.is_whole_cpu)]
 
 
@@ -232,7 +233,7 @@ def _of_resources(resources: Resources) -> list[_Source]:
 
 @dataclass(frozen=True)
 class _Rates:
-    """Rates over time, each the mean of `span` seconds, which ended `lag` seconds before the resources' moments."""
+    """Rates over time, each the mean of `span` seconds that ended `lag` seconds before the resources' moments."""
 
     lag: float
     span: float
@@ -258,10 +259,10 @@ def _other_work(findings: Findings) -> list[tuple[float, float]]:
 
 @dataclass
 class _Calls:
-    """How many calls of each operation the target worked on, up to any moment.
+    """How many calls of each operation the target had worked on by any moment.
 
-    A call is spread over the median time that calls took which ended with it: a boot of a minute is work all that
-    while.
+    A call is spread over the median duration of the calls that ended with it: a boot of one minute is work for the
+    whole minute.
     """
 
     run: RunData
@@ -273,7 +274,7 @@ class _Calls:
         self._curves = {}
         for name, curve in self.run.curves.items():
             operation, _, outcome = name.rpartition(".")
-            if outcome not in OUTCOMES:  # other tags have the same calls again, or are the generator's own
+            if outcome not in OUTCOMES:  # other tags repeat the same calls, or are the generator's own
                 continue
             end = curve.t + self.run.bin_seconds
             begin = np.minimum(curve.t, end - curve.p50 / 1e6)
@@ -282,7 +283,7 @@ class _Calls:
 
     @property
     def operations(self) -> list[str]:
-        """The operations of the run: those that stand for a whole life first, then the workload's, by their number."""
+        """The operations of the run: first those that represent a whole life, then the workload's, by their number."""
         own = self.run.own_load
         wholes = (*LAUNCHES, "boot_server")
         totals = {name: sum(float(one[2].sum()) for one in of) for name, of in self._curves.items()}
@@ -353,7 +354,7 @@ def _columns(rates: Iterable[FloatArray], count: int) -> FloatArray:
 
 
 def _told_apart(calls: _Calls, slices: Slices) -> _Told:
-    """Choose the operations that have a cost of their own, the most telling first."""
+    """Choose the operations that have a cost of their own, the most informative first."""
     seconds = slices.end - slices.begin
     told = _Told({}, {})
     for operation in calls.operations:
@@ -375,7 +376,7 @@ def _told_apart(calls: _Calls, slices: Slices) -> _Told:
 
 
 def _most_like(rate: FloatArray, others: Mapping[str, FloatArray]) -> str:
-    """Return the operation whose rate goes up and down as this one does."""
+    """Return the operation whose rate correlates most with this one."""
 
     def alike(other: FloatArray) -> float:
         return float((rate - rate.mean()) @ (other - other.mean())) / (float(other.std()) or 1.0)
@@ -386,10 +387,10 @@ def _most_like(rate: FloatArray, others: Mapping[str, FloatArray]) -> str:
 def _at_loads(
     run: RunData, calls: _Calls, slices: Slices, told: _Told, operation: str, levels: FloatArray
 ) -> tuple[Fit, float, tuple[AtLoad, ...]] | None:
-    """Return what an operation took over all loads, the base, and what it took at each; None if that is not known.
+    """Return what an operation cost over all loads, the base, and what it cost at each load; None if unknown.
 
-    Targets work in batches, so an operation takes less CPU time the more there are. Over all loads it took the mean of
-    what it took at each, by the calls there. A straight line through them knows that less well.
+    Targets work in batches, so an operation takes less CPU time the more of them there are. The cost over all loads is
+    the mean of the costs at each load, weighted by calls. A straight line through the loads would be less accurate.
     """
     seconds = slices.end - slices.begin
     sizes: dict[float, FloatArray] = {}
@@ -420,7 +421,7 @@ def _at_loads(
 
 
 def _only_load(run: RunData, found: Fit) -> tuple[AtLoad, ...]:
-    """Return what an operation took in a run of one load, as what it took at that; nothing for one of several."""
+    """Return an operation's cost in a run with one load as its cost at that load; empty for a run with several."""
     sizes = {stage.size for stage in run.stages if stage.is_step}
     return tuple(_at_load(found, 0, size) for size in sizes if len(sizes) == 1)
 

@@ -1,5 +1,5 @@
-"""Compares profiles of the target: in which functions it spent its CPU time, or its waits for locks, on the plateau and
-where it tipped."""
+"""Compares profiles of the target: in which functions it spent CPU time or waited for locks, on the plateau and where
+it tipped."""
 
 from __future__ import annotations
 
@@ -19,22 +19,21 @@ from tippingpoint.util.numbers import show_quantity, show_rounded, show_share
 from tippingpoint.util.text import choose, show_amount, show_count
 
 FUNCTIONS = 10
-"""How many functions are named."""
+"""The number of functions to name."""
 LEAST_WAIT = 0.01
-"""Seconds of waits for locks in each second from which on their functions are named: a hundredth of one thread's
-time."""
+"""The least lock wait, in seconds per second, whose functions are named: a hundredth of one thread's time."""
 _SURE = 2.0
-"""Standard errors from which on a difference of shares is not chance."""
+"""The number of standard errors beyond which a difference of shares is not chance."""
 _CLOCKS = 1.0
 """Seconds by which a stage's marks may be off the runner's own clock."""
 _PROBLEMS = 3
-"""The most reasons that are told why there is no profile."""
+"""The maximum number of reasons given for missing profiles."""
 _ALL: tuple[Kind, ...] = ("CPU", "lock wait")
 
 
 @dataclass(frozen=True)
 class Function:
-    """The shares of one function in two profiles, from 0 to 1: `own` without, `all` with what it calls."""
+    """The shares of one function in two profiles, from 0 to 1: `own` excludes what it calls, `all` includes it."""
 
     name: str
     own_plateau: float
@@ -42,12 +41,12 @@ class Function:
     all_plateau: float
     all_tipped: float
     chance: bool
-    """Whether its own shares differ by no more than by chance, as few samples are."""
+    """Whether the difference of its own shares may be chance, because there are few samples."""
 
 
 @dataclass(frozen=True)
 class Shift:
-    """What differs between the profiles on the plateau and where the target tipped."""
+    """The differences between the profiles on the plateau and where the target tipped."""
 
     kind: Kind
     members: int
@@ -55,12 +54,12 @@ class Shift:
     plateau_load: float
     tipped_load: float
     plateau_rate: float
-    """Of CPU: cores that were used while it was sampled. Of locks: seconds that were waited in each second."""
+    """For CPU: the cores in use while it was sampled. For locks: the seconds waited in each second."""
     tipped_rate: float
     plateau_samples: int
     tipped_samples: int
     functions: list[Function]
-    """Those whose own shares differ most, by the size of the difference."""
+    """The functions whose own shares differ most, by the size of the difference."""
     sentence: str
 
 
@@ -70,7 +69,7 @@ class Profiled:
 
     shifts: list[Shift]
     sentences: list[str]
-    """What they tell in words, and why profiles are missing."""
+    """The findings in words, and why profiles are missing."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class _Summed:
 
     load: float
     seconds: float
-    """How long each was sampled."""
+    """How long each member was sampled."""
     total: float
     samples: int
     own: Mapping[str, float]
@@ -91,7 +90,7 @@ class _Summed:
         return self.total / self.seconds
 
     def shares(self, name: str) -> tuple[float, float]:
-        total = self.total or 1.0  # an idle target has no samples, and no function a share
+        total = self.total or 1.0  # an idle target has no samples, so no function has a share
         return self.own.get(name, 0.0) / total, self.all.get(name, 0.0) / total
 
 
@@ -124,7 +123,7 @@ def profiled_of(findings: Findings, tipping: Tipping) -> Profiled | None:
 
 
 def _stage_of(run: RunData, taken: TakenProfile) -> StageResult | None:
-    """Return the stage of a profile that lies within it; None for any other."""
+    """Return the stage within which a profile lies; None if it lies within none."""
     for stage in run.stages:
         if stage.number == taken.stage and stage.is_step:
             end = float("inf") if stage.end is None else stage.end + _CLOCKS
@@ -141,12 +140,13 @@ def _shift(
     of_load: dict[float, dict[int, TakenProfile]] = {}
     for each in sorted(taken, key=lambda one: one.stage):
         if each.kind == kind:
-            of_load.setdefault(sizes[each.stage], {})[each.member] = each  # of several tries, the last
+            of_load.setdefault(sizes[each.stage], {})[each.member] = each  # the last of several tries
     tipped_load = min((size for size in of_load if size >= beyond), default=None)
     held = [size for size in of_load if last_held is not None and size <= last_held]
     if tipped_load is None or not held:
         return None
-    # A search ends with loads that hardly differ: the plateau is at most half of the load that tipped, if it can be.
+    # A search ends with loads that hardly differ, so the plateau is at most half of the load that tipped, if
+    # possible.
     plateau_load = max((size for size in held if size <= tipped_load / 2), default=min(held))
     members = of_load[tipped_load].keys() & of_load[plateau_load].keys()
     plateau, tipped = (
@@ -194,7 +194,7 @@ def _summed(run: RunData, load: float, taken: Sequence[TakenProfile]) -> _Summed
 
 
 def _functions(plateau: _Summed, tipped: _Summed, *, counted: bool) -> list[Function]:
-    """Return the functions whose own shares differ most. `counted`: each sample is one draw, and chance is known."""
+    """Return the functions whose own shares differ most. If `counted`, each sample is one draw, so chance is known."""
     found: list[Function] = []
     for name in {*plateau.own, *tipped.own}:
         (own_before, all_before), (own, all_) = plateau.shares(name), tipped.shares(name)
@@ -206,7 +206,7 @@ def _functions(plateau: _Summed, tipped: _Summed, *, counted: bool) -> list[Func
 
 
 def _sentence(kind: Kind, plateau: _Summed, tipped: _Summed, functions: Sequence[Function], unit: str) -> str:
-    """Say how much was used or waited at both loads, and whose share grew most."""
+    """Say how much was used, or how long locks were waited for, at both loads, and which function grew most."""
     if kind == "lock wait" and not plateau.samples and not tipped.samples:
         return "No wait for a lock was recorded: there was none, or the target samples none."
     at, before = show_amount(tipped.load, unit), show_amount(plateau.load, unit)
@@ -227,7 +227,7 @@ def _sentence(kind: Kind, plateau: _Summed, tipped: _Summed, functions: Sequence
 
 
 def _not_taken(problems: Sequence[NoProfile], taken: Set[Kind]) -> list[str]:
-    """Say why profiles are missing, of members or loads where others of that kind were taken: each reason once."""
+    """Say why profiles of members or loads are missing although others of that kind were taken; each reason once."""
     of = {"CPU": " of CPU", "lock wait": " of waits for locks"}
     kinds: defaultdict[tuple[str, bool], list[Kind]] = defaultdict(list)
     for kind in _ALL:

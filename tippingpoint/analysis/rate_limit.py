@@ -11,8 +11,9 @@ def waited_for_rate_limit(stage: StageResult, operation: str, percentile: float 
     """Return whether most of an operation's response time was spent between refusals by the target's rate limit.
 
     A refused call is tried again, and its response time counts from the first attempt. The service time is that of the
-    attempt that succeeded, so the rest was waiting. With a `percentile` (0 to 100) the time at it is compared, if
-    enough calls were refused to explain all times from it on. Without one, the sum of all times is compared.
+    attempt that succeeded, so the rest was waiting. With a `percentile` (0 to 100), the time at that percentile is
+    compared, if enough calls were refused to explain all times at or above it. Without one, the sum of all times is
+    compared.
     """
     refused, response, service = (
         stage.count(operation, "limited"),

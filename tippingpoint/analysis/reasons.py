@@ -1,4 +1,4 @@
-"""Says what was wrong with a run and its loads beside its thresholds, one line each, and which loads were held."""
+"""Describes what was wrong with a run and its loads apart from thresholds, one line each, and which loads were held."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAMED = 3
 
 
 def reasons_of(findings: Findings, checks: Sequence[Check], damage: Sequence[str]) -> list[str]:
-    """Return all remarks on a run that had stages, of which `damage` has those on its journals."""
+    """Return all remarks on a run that had stages; `damage` has the remarks on its journals."""
     run = findings.run
     return [
         *ended_early(run),
@@ -44,14 +44,14 @@ def held_through(findings: Findings, checks: Iterable[Check], below: float = inf
 
 
 def largest_held(findings: Findings, checks: Iterable[Check], below: float = inf) -> float | None:
-    """Return the load up to which every load was held and met every check; None without one `below`."""
+    """Return the largest load up to which every load was held and met every check; None if there is none `below`."""
     steps = {
         found.stage.number: found.stage.size
         for found in findings.stages
         if found.stage.is_step and found.stage.size < below
     }
     unmet = {check.size for check in checks if check.stage in steps and check.met is not True}
-    unmet |= {  # a load that was tried again may have been held most times only
+    unmet |= {  # a load that was tried again may have been held in most tries only
         found.stage.size for found in findings.stages if found.stage.number in steps and found.why_not_held
     }
     held: float | None = None
@@ -84,12 +84,12 @@ def ended_early(run: RunData) -> list[str]:
 
 
 def taken_up(run: RunData) -> list[str]:
-    """Return one line for each part that was cut and has an incomplete stage."""
+    """Return one line for each part that was cut off and has an incomplete stage."""
     return [taken.words for taken in takeovers(run.events) if taken.again]
 
 
 def missing_units(run: RunData) -> list[str]:
-    """Return one line for each reason why units' shares were missing, or ended early."""
+    """Return one line for each reason why units' shares were missing or ended early."""
     groups: dict[tuple[UnitStatus, str], list[str]] = {}
     for unit in run.units:
         if unit.status in ("cut", "missing"):
@@ -143,7 +143,7 @@ def were_not_held(run: RunData, stage: StageResult, why: str) -> str:
 
 
 def own_words(run: RunData, stage: StageResult, own: OwnLosses) -> str:
-    """Say how many leases that were lost in a stage the generator may have lost, and why."""
+    """Say how many of the leases lost in a stage the generator may have lost itself, and why."""
     lost = f"{show_size(own.count)} of {show_amount(own.of, 'leases')} lost {where_words(run, stage)}"
     return f"{lost} may be the generator's own loss: {own.why}"
 
@@ -177,7 +177,7 @@ def _inconclusive(findings: Findings, checks: Sequence[Check]) -> list[str]:
 
 
 def _gaps(checks: Iterable[Check], stages: Sequence[StageResult], unit: str) -> list[str]:
-    """Return a line for each limit that could not be measured in some stages, and each reason why."""
+    """Return a line for each limit that could not be measured in some stages, and for each reason."""
     kinds = {stage.number: stage.kind for stage in stages}
     checked = list(checks)
     in_storms = {

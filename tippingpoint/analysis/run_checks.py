@@ -1,4 +1,4 @@
-"""Checks the thresholds of a run in each of its stages, and withdraws checks that say nothing about the target."""
+"""Checks the thresholds of a run in each stage, and withdraws checks that are inconclusive about the target."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _NO_STAGE = StageResult(number=0, size=0, kind="ramp", begin=0.0)
 
 
 def run_checks(findings: Findings, cpu: Mapping[str, OperationCost]) -> list[Check]:
-    """Check every threshold of a run's plan in every stage that it concerns, in the order of stages.
+    """Check every threshold of a run's plan in every stage to which it applies, in the order of stages.
 
-    `cpu` is what each operation took of the target's CPU time.
+    `cpu` is the target's CPU time for each operation.
     """
     run, plan = findings.run, findings.plan
     if plan is None:
@@ -43,13 +43,14 @@ def run_checks(findings: Findings, cpu: Mapping[str, OperationCost]) -> list[Che
 def blamed(run: RunData, found: StageFindings, check: Check) -> Check:
     """Withdraw a check's miss if the generator, or other programs on the target's processors, may have caused it.
 
-    The generator causes no figure, and no cost of an operation.
+    The generator does not affect figures or the cost of an operation.
 
     A low throughput may be the generator's fault if a share of the load is missing.
 
     A latency is the target's fault if it exceeds the limit even without the generator's own delay (see `explained`).
-    So is an error, because it is an answer, unless the machine was suspended. So are lost leases beyond those that the
-    generator may have lost (see `own_losses`). Nothing is known about a worker without a free core.
+    An error is the target's fault too, because it is an answer, unless the machine was suspended. So are lost leases
+    beyond those that the generator may have lost (see `own_losses`). Nothing is known about a worker without a free
+    core.
     """
     if check.met is not False or check.observed is None or check.is_figure or check.is_cpu:
         return check
@@ -97,14 +98,14 @@ def _blames_us(run: RunData, found: StageFindings, check: Check, observed: float
 
 
 def _known(found: StageFindings, check: Check) -> Check:
-    """Withdraw a check that was met if the journals are incomplete: the missing part may have missed it."""
+    """Withdraw a check that was met if the journals are incomplete: the missing part may contain a miss."""
     if check.met is not True or not found.damage:
         return check
     return replace(check, met=None, why=found.damage[0].sentence)
 
 
 def _asked_for(run: RunData, checks: Sequence[Check]) -> list[Check]:
-    """Leave out checks of operations that their stage did not attempt. They stay if no stage attempted them."""
+    """Leave out checks of operations that their stage did not attempt, but keep them if no stage attempted them."""
     measured = {(check.operation, check.limit) for check in checks if check.observed is not None}
     tried = {stage.number: {op for op in BRINGING_UP if stage.attempts(op)} for stage in run.stages}
     return [
@@ -120,7 +121,7 @@ def _asked_for(run: RunData, checks: Sequence[Check]) -> list[Check]:
 def _shown(findings: Findings, checks: Sequence[Check]) -> list[Check]:
     """Withdraw a p99.9 that was met if too few calls show it, unless enough calls show it at this load or a larger one.
 
-    A lower percentile is judged by the largest call if there are few: plans ask for that on purpose, for things that
+    With few calls, a lower percentile is judged by the largest one: plans ask for that deliberately, for things that
     are made in tens.
     """
     stages = {found.stage.number: found.stage for found in findings.stages}

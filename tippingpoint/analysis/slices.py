@@ -1,11 +1,11 @@
-"""Regresses what a target took in slices of time on what happened in each slice.
+"""Regresses the target's resource use in slices of time on what happened in each slice.
 
-Noise in neighbouring slices is alike: garbage is collected for a while, another program runs for a while. So its
-correlation is estimated from the residuals (Yule-Walker, with the order of the least AIC, at least one). The fit makes
-residuals less alike than the noise is, and that is corrected. Noise also grows with the load, or does not: of three
-laws the likeliest weighs the slices. The interval is Student's, with as many degrees of freedom as the noise has (F. E.
-Satterthwaite, Biometrics Bulletin 2 (1946) 110). tests/benchmarks/bench_operation_costs.py measures how often it holds
-the truth.
+Noise in neighbouring slices is correlated: garbage collection or another program runs for a while. So the correlation
+is estimated from the residuals (Yule-Walker, with the order of the lowest AIC, at least one). The fit makes the
+residuals less correlated than the noise is, which is corrected. Noise may also grow with the load: the likeliest of
+three laws weights the slices. The interval is Student's, with the degrees of freedom of the noise (F. E. Satterthwaite,
+Biometrics Bulletin 2 (1946) 110). tests/benchmarks/bench_operation_costs.py measures how often it contains the true
+value.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from tippingpoint.analysis.confidence import student_quantile
 from tippingpoint.rundir.histogram import FloatArray
 
 MOST = 120
-"""The most slices of a fit. More are joined, because the fit takes time with the third power of their number."""
+"""The most slices of a fit. More are joined, because the time of a fit grows with the cube of their number."""
 FEWEST = 6
-"""The fewest slices for each column of a fit."""
+"""The minimum number of slices for each column of a fit."""
 _POWERS = (0.0, 0.5, 1.0)
-"""With which power of the level the noise may grow."""
+"""The powers of the level with which the noise may grow."""
 _FLOOR = 0.02
-"""No level counts as less than this share of the largest one, as noise does not vanish where the target rests."""
+"""No level counts as less than this share of the largest one, because noise remains while the target is idle."""
 _ROUNDS = 3
 
 
 @dataclass(frozen=True)
 class Slices:
-    """How much of something a target took in slices of time that do not overlap, in order."""
+    """How much of something a target used in non-overlapping slices of time, in order."""
 
     begin: FloatArray
     """Seconds since the run's start."""
     end: FloatArray
     amount: FloatArray
-    """What was taken in the slice, such as CPU-seconds; never unknown."""
+    """What was used in the slice, such as CPU-seconds; always known."""
 
     def __len__(self) -> int:
         return len(self.amount)
@@ -51,7 +51,7 @@ class Slices:
         return Slices(self.begin[kept], self.end[kept], self.amount[kept])
 
     def joined(self, most: int = MOST) -> Slices:
-        """Return no more than `most` slices, by joining neighbours that touch."""
+        """Return at most `most` slices, by joining adjacent ones."""
         group = -(-len(self) // most)
         if group <= 1:
             return self
@@ -64,9 +64,9 @@ class Slices:
 
 
 def rate_slices(times: Sequence[float], rates: Sequence[float | None], window: float) -> Slices:
-    """Return what rates per second, each the mean over a window before its moment, say of slices without overlap.
+    """Return non-overlapping slices for rates per second, each the mean over a window before its moment.
 
-    `window` is in seconds; 0 for rates that hold since the moment before.
+    `window` is in seconds; 0 for rates that apply since the previous moment.
     """
     begin: list[float] = []
     end: list[float] = []
@@ -83,7 +83,7 @@ def rate_slices(times: Sequence[float], rates: Sequence[float | None], window: f
 
 @dataclass(frozen=True)
 class Fit:
-    """What one more of each column adds, with its interval."""
+    """What one more unit of each column adds, with its interval."""
 
     values: FloatArray
     variance: FloatArray
@@ -107,7 +107,7 @@ class Fit:
         return self.values + self.reach * self.errors
 
     def mixed(self, shares: FloatArray) -> Fit:
-        """Return the sum of so much of each column, as a fit of one."""
+        """Return the sum of the columns, weighted by `shares`, as a fit of a single column."""
         variance = np.atleast_2d(shares @ self.variance @ shares)
         return Fit(np.atleast_1d(shares @ self.values), variance, self.reach)
 
@@ -137,7 +137,7 @@ def fit(columns: FloatArray, levels: FloatArray, level: float) -> Fit:
 
 
 def _weights(columns: FloatArray, levels: FloatArray, power: float) -> tuple[float, FloatArray]:
-    """Return the likelihood of noise that grows with this power of the level, and the weights of slices then."""
+    """Return the likelihood of noise that grows with this power of the level, and the resulting slice weights."""
     weights, fitted = np.ones(len(levels)), levels
     for _ in range(_ROUNDS if power else 1):
         fitted = columns @ _least_squares(columns * weights[:, None], levels * weights)
@@ -148,9 +148,9 @@ def _weights(columns: FloatArray, levels: FloatArray, power: float) -> tuple[flo
 
 
 def _alike(residual: FloatArray, rest: FloatArray) -> FloatArray:
-    """Return how alike the noise of any two slices is, as a matrix of correlations.
+    """Return the correlation matrix of the noise in any two slices.
 
-    `rest` takes from noise what the fit leaves of it.
+    `rest` maps noise to what the fit leaves of it.
     """
     count = len(residual)
     order = max(1, int(count ** (1 / 3)))
@@ -161,7 +161,8 @@ def _alike(residual: FloatArray, rest: FloatArray) -> FloatArray:
     alike = np.eye(count)
     for _ in range(_ROUNDS):
         left = rest @ alike @ rest
-        # What would be found of noise that is as alike as that, and what it is: the difference is the fit's work.
+        # The correlations that residuals of such noise would have, and its true ones: the fit causes the
+        # difference.
         expected = np.array([np.trace(left, lag) for lag in range(order + 1)])
         true = np.array([np.trace(alike, lag) for lag in range(order + 1)])
         corrected = found / found[0] - expected / expected[0] + true / count
@@ -170,7 +171,7 @@ def _alike(residual: FloatArray, rest: FloatArray) -> FloatArray:
 
 
 def _correlations(found: FloatArray, count: int) -> FloatArray:
-    """Return the correlations at each lag of the autoregressive noise that these few belong to."""
+    """Return the correlations at each lag of the autoregressive noise to which these few belong."""
     best, error = inf, 1.0
     coefficients = tried = np.zeros(0)
     for order in range(1, len(found)):
@@ -184,7 +185,7 @@ def _correlations(found: FloatArray, count: int) -> FloatArray:
     order = len(coefficients)
     correlations = np.zeros(count)
     correlations[0] = 1.0
-    # Yule-Walker: the first ones together, then each from those before it.
+    # Yule-Walker: solve for the first ones together, then derive each from those before it.
     equations, right = np.eye(order), np.zeros(order)
     for lag in range(1, order + 1):
         for back in range(1, order + 1):
@@ -199,7 +200,7 @@ def _correlations(found: FloatArray, count: int) -> FloatArray:
 
 
 def left_over(columns: FloatArray, column: FloatArray) -> float:
-    """Return the share of a column, in 0..1, that no weighted sum of the other columns gives."""
+    """Return the share of a column, in 0..1, that no weighted sum of the other columns explains."""
     total = float(column @ column)
     if not total:
         return 0.0

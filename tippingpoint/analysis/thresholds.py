@@ -1,6 +1,6 @@
-"""Evaluates thresholds: what a stage measured of each limit, what is allowed, and by how much it was met or missed.
+"""Evaluates thresholds: what a stage measured for each limit, what is allowed, and by how much it was met or missed.
 
-The verdict, the margins of a search, early warning and recovery all read the limits and the checks of this module.
+The verdict, the margins of a search, early warning and recovery all use the limits and checks of this module.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tippingpoint.util.numbers import show_quantity, show_rate, show_share, show
 from tippingpoint.util.text import show_list
 
 RATES: dict[str, tuple[str, ...]] = {"error_rate": ("error", "timeout"), "lost_rate": ("lost",)}
-"""The limits on a share of the attempts, and the outcomes that each counts."""
+"""The limits on a share of the attempts, with the outcomes that each counts."""
 FIGURE = "at_most"
-"""The limit of a figure that Prometheus has."""
+"""The limit on a Prometheus figure."""
 _PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p999": 99.9, "max": 100.0}
 _THROUGHPUT = "throughput"
 _CPU = "cpu"
 _LEAST = 1e-3
-"""A figure of less than a thousandth of its limit is as far from it as that."""
+"""A figure below this share of its limit counts as being at this share."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Limit:
     """One limit of a threshold."""
 
     operation: str
-    """What is limited: an operation, or a figure and whose it is."""
+    """What is limited: an operation, or a figure and whose figure it is."""
     limit: str
     """The threshold's field: p50 p90 p95 p99 p999 max error_rate lost_rate throughput cpu at_most."""
     allowed: float
@@ -58,7 +58,7 @@ class Limit:
 
     @property
     def is_figure(self) -> bool:
-        """Whether a figure of Prometheus is limited, and not an operation."""
+        """Whether the limit is on a Prometheus figure rather than an operation."""
         return self.limit == FIGURE
 
     @property
@@ -107,8 +107,8 @@ class Check(Limit):
     """Whether the limit was met; None if nothing was measured, or the value says nothing about the target (`why`)."""
     margin: float | None
     """How far the value was from the limit: ln(observed / allowed), and for a throughput ln(allowed / observed). Above
-    0 the limit was missed. Counts of failures are smoothed. None if nothing was measured, or too little to tell: hosts
-    without a figure while the others meet its limit, a throughput without attempts."""
+    0 the limit was missed. Counts of failures are smoothed. None if nothing was measured, or too little to decide:
+    hosts without a figure while the others meet its limit, or a throughput without attempts."""
     why: str
     """Why `met` is None, in a few words."""
 
@@ -116,7 +116,7 @@ class Check(Limit):
     def is_doubtful(self) -> bool:
         """Whether it is unknown if the limit was met, although there was something to measure.
 
-        A figure is asked for in every stage, so none that was not measured counts as met.
+        A figure is requested in every stage, so one that was not measured never counts as met.
         """
         return self.met is None and (self.observed is not None or self.is_figure)
 
@@ -149,8 +149,8 @@ def stage_checks(
     lost rate is lost leases over attempts to extend. Throughput is successes per second (see StageResult.throughput).
     `clock_known` is False if the run's times only give an order: then there are no rates.
 
-    `cpu` is what each operation took of the target's CPU time, over the whole run and at each load; only loads are held
-    to it. While a run goes on it is not known (None), and limits of it are not checked.
+    `cpu` is the target's CPU time for each operation, over the whole run and at each load; its limits apply only to
+    loads. During a run it is unknown (None), and these limits are not checked.
     """
     # Only loads and storms have figures.
     without_figures = stage.kind in ("destroy", "recover")
@@ -165,7 +165,7 @@ def stage_checks(
 
 
 class _Measured(NamedTuple):
-    """What a stage measured of a limit: `observed`, `margin` and `why` of its check."""
+    """What a stage measured for a limit: `observed`, `margin` and `why` of its check."""
 
     observed: float | None = None
     margin: float | None = None
@@ -201,7 +201,7 @@ def _of_figure(stage: StageResult, limit: Limit) -> _Measured:
     found = stage.figures.get(limit.operation)
     if found is None:
         return _Measured(why="this stage was not queried from Prometheus")
-    # A host that is not known may be beyond a limit that the others meet.
+    # A host without a value may be beyond a limit that the others meet.
     if found.value is None or (found.why and found.value <= limit.allowed):
         return _Measured(found.value, why=found.why)
     return _Measured(found.value, log(max(found.value / limit.allowed, _LEAST)), "")
@@ -210,7 +210,8 @@ def _of_figure(stage: StageResult, limit: Limit) -> _Measured:
 def _of_cpu(stage: StageResult, limit: Limit, cpu: Mapping[str, OperationCost]) -> _Measured:
     """Measure the CPU time of one operation at the load of a stage.
 
-    It misses its limit only if its whole interval is above it, and nothing but this operation at this load is in it.
+    It misses its limit only if its whole interval is above the limit, and includes nothing but this operation at this
+    load.
     """
     cost = cpu.get(limit.operation)
     if cost is None:
@@ -247,9 +248,9 @@ def _of_percentile(stage: StageResult, limit: Limit, percentile: float) -> _Meas
 def _of_share(stage: StageResult, limit: Limit) -> _Measured:
     """Measure a share of the attempts.
 
-    A count of events is smoothed by half an event (Jeffreys). What is allowed is the least count that is too many, so
-    that the margin is negative just when the share is within the limit. Where one event is too many, none is far from
-    it: the attempts could not show more.
+    A count of events is smoothed by half an event (Jeffreys). The allowed value is the smallest count that is too many,
+    so the margin is negative exactly when the share is within the limit. If one event is too many, no margin is large,
+    because the attempts cannot show more.
     """
     attempts = stage.attempts(limit.operation)
     if not attempts:
@@ -261,7 +262,7 @@ def _of_share(stage: StageResult, limit: Limit) -> _Measured:
 
 
 def _of_throughput(stage: StageResult, limit: Limit) -> _Measured:
-    """Measure the successes per second. Where there were none, half a success makes the margin finite."""
+    """Measure the successes per second. If there were none, half a success makes the margin finite."""
     observed = stage.throughput(limit.operation)
     if observed is None:
         return _Measured()

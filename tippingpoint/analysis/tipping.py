@@ -38,11 +38,11 @@ _WEIGHT: dict[Sign, int] = {"cliff": 0, "threshold": 1, "knee": 2, "limit": 3}
 class TippingPoint:
     """The tipping point of a target, between two loads: the first of knee, cliff and missed threshold.
 
-    Of a search it is the limit (`by` is limit), and the two loads are its 95 % interval.
+    In a search, the limit found is the tipping point (`by` is limit), and the two loads are its 95 % interval.
     """
 
     last_held: float | None
-    """The largest smaller load that was held; None if there is none."""
+    """The largest load below it that was held; None if there is none."""
     first_beyond: float
     """The first load with the sign: latency off its plateau, losses or failures, or a missed threshold."""
     by: Sign
@@ -51,12 +51,12 @@ class TippingPoint:
     evidence: str
     """The evidence in a few words: "extend leaves its plateau (1.2 ms to 23 s)"."""
     doubt: str = ""
-    """Why this says little about the target: an injected fault, or the generator itself; empty without doubt."""
+    """Why this says little about the target: an injected fault, or the generator itself; empty if there is no doubt."""
 
 
 @dataclass(frozen=True)
 class StormOutcome:
-    """The outcome of one operation in one storm, in which everything was claimed at once."""
+    """The outcome of one operation in a storm, in which everything was claimed at once."""
 
     stage: int
     size: float
@@ -65,28 +65,28 @@ class StormOutcome:
     failed: int
     """The attempts that were lost, timed out or ended in an error."""
     p99_us: int
-    """The 99th percentile of successes and failures, with the time they took, in microseconds."""
+    """The 99th percentile of the time that successes and failures took, in microseconds."""
     broke: bool
-    """Whether there were more failures than the loads before the storm explain."""
+    """Whether more failed than the loads before the storm explain."""
 
 
 @dataclass(frozen=True)
 class Tipping:
-    """The tipping point of a run, and the signs it was found by."""
+    """The tipping point of a run, and the signs that show it."""
 
     point: TippingPoint | None
     """The first sign of tipping; None if no load showed any."""
     knees: dict[str, Knee]
-    """The knee of each operation that has one."""
+    """The knee of each operation with a knee."""
     no_knee: dict[str, str]
-    """Why each other operation has no knee."""
+    """Why each of the other operations has no knee."""
     cliff: Cliff | None
     storms: list[StormOutcome]
     forecast: Forecast | None
     no_forecast: str
     """Why there is no forecast; empty if there is one."""
     notes: list[str]
-    """Signs that do not count, such as a failure that larger loads did not repeat, or an injected fault."""
+    """Signs that do not count, such as a failure that did not recur at larger loads, or an injected fault."""
     sentence: str
 
 
@@ -101,10 +101,10 @@ def find_tipping(
     """Find the tipping point of a run. The same run always gives the same answer.
 
     `loads` are the run's loads, and `checks` those of its verdict. `cluster` and `fills` are part of the sentence. The
-    tipping point of a search is the answer `found`: what its probes show singly is no sign beside it.
+    tipping point of a search is the answer `found`; single probes add no further signs.
 
-    Knees and forecast leave out storms, removals and loads with an injected fault. The cliff takes no such load as
-    normal. Only the throughput of leases says something about the target, because they are renewed while they are
+    Knees and forecast leave out storms, removals and loads with an injected fault. The cliff does not treat such loads
+    as normal. Only the throughput of leases says something about the target, because they are renewed while they are
     held. Otherwise the plan decides how many things are created per second. Containers are created as fast as possible
     unless the plan sets a rate. The sentence says whether this slowed down as their number grew.
     """
@@ -178,7 +178,7 @@ _NO_THROUGHPUT = {
 
 
 def _gone_meanwhile(run: RunData, cluster: Cluster, cliff: Cliff | None) -> list[str]:
-    """Return a remark on a cliff at which members were away without an injected fault."""
+    """Return a remark on a cliff at which members were missing without an injected fault."""
     if cliff is None or cliff.during_fault:
         return []
     stage = run.stage(cliff.stage)
@@ -219,7 +219,7 @@ def _signs(
 ) -> list[TippingPoint]:
     """Return every sign of tipping, the one at the smallest load first; doubtful ones come last.
 
-    A knee before the smallest load is no sign, because no load was seen on the plateau.
+    A knee before the smallest load is not a sign, because no load was on the plateau.
     """
     run, held = findings.run, findings.loads_held
     signs: list[TippingPoint] = []
@@ -289,10 +289,10 @@ def _sentence(
 
 
 def _without_threshold(cliff: Cliff | None, loads: Sequence[Load], checks: Sequence[Check]) -> list[str]:
-    """Say that no threshold is about what breaks, or that thresholds allow it, where all are met: so says the verdict.
+    """If all thresholds are met, as the verdict says, explain that none covers what breaks, or that they allow it.
 
-    A load that the target did not hold is a miss by itself. A limit of which nothing was measured at some load, such as
-    one on claims where none were made, is no miss.
+    A load that the target did not hold is itself a miss. A limit without a measurement at some load, such as a limit on
+    claims where none were made, is not.
     """
     if cliff is None or not any(check.met for check in checks):
         return []
@@ -356,7 +356,7 @@ def _stood(findings: Findings, loads: Sequence[Load], checks: Sequence[Check]) -
 
 
 def _no_cliff(findings: Findings, loads: Sequence[Load]) -> str:
-    """Describe the loads that held, beside a knee where nothing breaks and no threshold is missed."""
+    """Describe the loads that held, in addition to a knee if nothing breaks and no threshold is missed."""
     held = findings.loads_held
     return (
         f"nothing broke up to {show_size(held[-1])}{_though(findings, loads)}"
@@ -366,7 +366,7 @@ def _no_cliff(findings: Findings, loads: Sequence[Load]) -> str:
 
 
 def _though(findings: Findings, loads: Sequence[Load]) -> str:
-    """Name the loads that were not held although a larger one was, and those that were not held each time."""
+    """Name the loads that were not held although a larger one was, and those that were held only in some tries."""
     held = findings.loads_held
     below = [show_size(load.size) for load in loads if load.size < held[-1] and load.size not in held]
     words = [f"not {show_list(below)}"] if below else []
@@ -383,9 +383,9 @@ def _growth(knee: Knee) -> str:
 
 
 def _bends(unit: str, bends: Mapping[str, Knee | NoKnee], told: str) -> str:
-    """Say where operations leave their plateaus and which do not, except for the operation `told` already.
+    """Say where operations leave their plateaus, and which do not; skip the operation that was already `told`.
 
-    Knees look at quartiles, so that only a typical call is known to stay: its slowest ones may not.
+    Knees use quartiles, so only typical calls are known to stay on the plateau: the slowest ones may not.
     """
     words: list[str] = []
     flat = [operation for operation, bend in bends.items() if isinstance(bend, NoKnee) and bend.on_plateau]

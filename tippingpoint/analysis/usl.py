@@ -14,7 +14,7 @@ from tippingpoint.util.text import show_size
 
 LEAST_LOADS = 4
 LINEAR = 0.9
-"""There is no saturation to fit while throughput per load stays above this share of its first value."""
+"""There is no saturation to fit as long as throughput per load stays above this share of its first value."""
 
 _REPLICATES = 500
 _BREAKS = "the target breaks at {load}, before throughput levels off in a way that the law could be fitted to"
@@ -40,7 +40,7 @@ class Forecast:
     peak_high: float | None
     """95 % bootstrap interval of `peak_load`; `peak_high` may be infinite."""
     peak_throughput: float
-    """The largest throughput forecast, per second: at `peak_load`, or rate / sigma where it levels off."""
+    """The largest throughput forecast, per second: at `peak_load`, or rate / sigma if it levels off."""
     throughput_low: float
     throughput_high: float
     """95 % bootstrap interval of `peak_throughput`."""
@@ -112,7 +112,7 @@ def _law(n: FloatArray, rate: FloatArray, sigma: FloatArray, kappa: FloatArray) 
 
 
 def _fit(n: FloatArray, throughput: FloatArray, coherency: bool = True) -> tuple[float, float, float]:
-    """Return rate, sigma and kappa of one measured course of the throughput; see _fits."""
+    """Return rate, sigma and kappa of one measured throughput curve; see _fits."""
     rate, sigma, kappa = _fits(n, throughput[np.newaxis], coherency=coherency)[0].tolist()
     return rate, sigma, kappa
 
@@ -131,7 +131,7 @@ def _fits(n: FloatArray, throughput: FloatArray, *, coherency: bool = True) -> F
     for with_sigma, with_kappa in product((False, True), (False, True) if coherency else (False,)):
         used = [0, *([1] if with_sigma else []), *([2] if with_kappa else [])]
         some = columns[:, :, used]
-        # The least squares of all rows at once: by the pseudo-inverse, whose cutoff is that of np.linalg.lstsq.
+        # Least squares of all rows at once, by the pseudo-inverse, with the cutoff of np.linalg.lstsq.
         inverse = np.linalg.pinv(some, rcond=np.finfo(np.float64).eps * max(n.size, len(used)))
         found = inverse.sum(axis=2)
         misfit = (((some @ found[:, :, np.newaxis])[:, :, 0] - 1) ** 2).sum(axis=1)

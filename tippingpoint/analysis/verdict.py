@@ -1,4 +1,4 @@
-"""The outcome of a run, with the checks and the reasons that it rests on."""
+"""The outcome of a run, with the checks and reasons behind it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Verdict:
 
     @property
     def label(self) -> str:
-        """The outcome as lists show it: a run without thresholds has none to meet."""
+        """The outcome as shown in lists, where a run without thresholds has none to meet."""
         return "no thresholds" if self.outcome == "met" and not self.checks else self.outcome
 
     @property

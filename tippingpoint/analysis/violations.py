@@ -1,4 +1,4 @@
-"""What a store showed in a run that it must never show: an old value, a revision that went back, a wrong event."""
+"""Violations of a store's guarantees in a run: an old value, a revision that went back, a wrong event."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tippingpoint.rundir.stages import StageResult
 from tippingpoint.util.text import choose, show_size
 
 VIOLATION = "violation"
-"""The event in a journal that has one."""
+"""The name of the event in a journal."""
 _NAMED = 3
 _WORDS = {
     "stale-read": (
@@ -35,8 +35,8 @@ _WORDS = {
 def violated(run: RunData, stage: StageResult) -> str:
     """Return the evidence of violations in a stage, with the first keys and revisions of the commonest kind.
 
-    Empty if there are none. A violation counts for the stage until the next one begins: it may be noticed later. A
-    restart storm has the load of the stage that it is in, so its violations count for that stage too.
+    Empty if there are none. A violation counts towards the stage until the next one begins, because it may be noticed
+    late. A restart storm has the load of the stage that contains it, so its violations count towards that stage too.
     """
     later = (other for other in run.stages if other.begin > stage.begin and other.kind != "storm")
     until = min((other.begin for other in later), default=inf)

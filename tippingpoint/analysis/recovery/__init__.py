@@ -1,1 +1,1 @@
-"""Finds out whether and when a target comes back: after a fault, and after the load that was too much for it."""
+"""Finds whether and when a target recovers from a fault, and from a load that was too much for it."""

@@ -1,7 +1,7 @@
-"""Finds out when clients noticed a fault, when the target was back, and what it cost meanwhile.
+"""Finds when clients noticed a fault, when the target was back, and what the fault cost meanwhile.
 
-Workers write what ended in each second, so a moment is known to half a second or so. It is narrowed by how long the
-operations took that ended then.
+Workers record what ended in each second, so moments are known to about half a second. The durations of the operations
+that ended then narrow this down.
 """
 
 from __future__ import annotations
@@ -24,48 +24,48 @@ from tippingpoint.rundir.tags import FAILURES
 from tippingpoint.util.durations import format_duration
 
 BEFORE = 60.0
-"""The most seconds before a fault that show what was usual."""
+"""The maximum number of seconds before a fault that are used as its usual level."""
 _AFTER = 6.0
-"""Seconds after the end of a load in which its last operations are counted."""
+"""Seconds after the end of a load during which its last operations are counted."""
 _SHORTEST = 3.0
-"""The fewest seconds of a hold that show what was usual; otherwise the seconds before it count too."""
+"""The minimum number of seconds of a hold that show what was usual; if it is shorter, the seconds before count too."""
 _SILENT = 7.0
-"""A silence in which so many answers were to come is none by chance: exp(-7) is one in a thousand."""
+"""A silence in which at least this many answers were expected is not chance: exp(-7) is one in a thousand."""
 _UNSURE = 2.0
-"""The longest time without an answer, in seconds, where it is not known how many were to come."""
+"""The longest acceptable time without an answer, in seconds, if it is unknown how many answers were expected."""
 _AT_ONCE = 1.0
-"""Faults within so many seconds count as one."""
+"""Faults within this many seconds of each other count as one."""
 _DEAF = 0.5
-"""Seconds for which a worker stood still that are told."""
+"""The least number of seconds for which a worker stood still that is reported."""
 
 
 @dataclass(frozen=True)
 class Aftermath:
-    """What followed a fault, or several of which the later ones came before the target was back."""
+    """What followed a fault, or several faults if the later ones came before the target was back."""
 
     what: str
     """What happened: `kill m1`, or `stop m1, stop m2 4 s later`."""
     t: float
     """When it began, in seconds since the run's start."""
     injected: bool
-    """Whether it was a fault of the plan; otherwise it begins with the first effect that was noticed."""
+    """Whether it was one of the plan's faults; otherwise it begins with the first effect that was noticed."""
     stage: int | None
-    """In which stage."""
+    """The number of the stage."""
     undone: float | None
-    """Seconds after which it was undone, if the target was not back by then."""
+    """Seconds until it was undone, if the target was not back by then."""
     noticed: float | None
-    """Seconds until a client noticed; None if nothing was noticed, or the begin is not known."""
+    """Seconds until a client noticed; None if nothing was noticed, or if the start is unknown."""
     noticed_by: str
-    """By what: `extend failed`, `extend late`, `m1 offline`, `silence`; empty if nothing was noticed."""
+    """What was noticed: `extend failed`, `extend late`, `m1 offline`, `silence`; empty if nothing was noticed."""
     recovered: float | None
-    """Seconds until thresholds, or what was usual before, held again for good; None if they did not, or were never
-    broken."""
+    """Seconds until thresholds were met, or the usual level was reached, again for good; None if this did not happen,
+    or if nothing was broken."""
     exact_to: float
-    """Seconds by which these times may be wrong."""
+    """The uncertainty of these times, in seconds."""
     watched: float
-    """Seconds from its begin until the load changed, the next fault came or the run ended."""
+    """Seconds from its start until the load changed, the next fault came or the run ended."""
     ended: int
-    """How many operations ended from its begin until the target was back."""
+    """How many operations ended between its start and the moment when the target was back."""
     late: int
     """How many of them were answered late."""
     failed: int
@@ -75,29 +75,29 @@ class Aftermath:
     worst: str
     """The operation that took longest meanwhile."""
     worst_us: int | None
-    """How long, in microseconds."""
+    """How long that operation took, in microseconds."""
     before_us: int | None
-    """The 99th percentile of that operation before, in microseconds."""
+    """The 99th percentile of that operation before the fault, in microseconds."""
     limit_us: float | None
-    """The time from which on that operation counted as late."""
+    """The time beyond which that operation counted as late."""
     by_thresholds: bool
-    """Whether that is a threshold of the plan, and not what was usual before."""
+    """Whether that time is a threshold of the plan, not the usual level before."""
     broken: bool
-    """Whether anything was worse than thresholds, or what was usual before, allow."""
+    """Whether anything was worse than thresholds, or the usual level before, allow."""
     unwatched: str
-    """Why it is not known what clients would have noticed for a part of the time; empty if they were there all the
-    time."""
+    """Why it is unknown what clients would have noticed during a part of the time; empty if they were present
+    throughout."""
 
     @property
     def noticed_nothing(self) -> bool:
-        """Whether clients were there all the time, and nothing was late, failed or lost."""
+        """Whether clients were present throughout, and nothing was late, failed or lost."""
         return not (self.broken or self.late or self.failed or self.lost or self.unwatched)
 
 
 def aftermaths(run: RunData, thresholds: Sequence[Threshold]) -> list[Aftermath]:
-    """Return what followed each fault of a run, and each change of leader or members that no fault explains.
+    """Return what followed each fault of a run, and each leader or membership change that no fault explains.
 
-    Times need a clock: a run whose times only give an order has none.
+    This needs a clock; a run whose times only give an order has none.
     """
     triggers = triggers_of(run.events)
     if run.manifest.timeline != "seconds" or not triggers:
@@ -112,18 +112,18 @@ def aftermaths(run: RunData, thresholds: Sequence[Threshold]) -> list[Aftermath]
 
 @dataclass(frozen=True)
 class _Effect:
-    """Something worse than before: when it was noticed, and when it was over; each between two moments."""
+    """Something worse than before: when it was noticed and when it was over, each as a range between two moments."""
 
     what: str
     due: float
-    """When that began which was late or failed: what happened before it may be its cause."""
+    """When the late or failed operation began: anything that happened before may be its cause."""
     noticed: tuple[float, float]
     over: tuple[float, float]
 
 
 @dataclass(frozen=True)
 class _Watch:
-    """What clients saw of the target from a moment on, until its load changed."""
+    """What clients observed of the target from a given moment until its load changed."""
 
     run: RunData
     stage: StageResult | None
@@ -131,12 +131,12 @@ class _Watch:
     until: float
     levels: Mapping[str, Level]
     rate: float
-    """Answers a second before."""
+    """Answers per second before that moment."""
     after: Sequence[Interval]
 
     @property
     def chance(self) -> float:
-        """The probability below which an interval of one worker is worse than by chance."""
+        """The probability below which one worker's interval is worse than chance explains."""
         return CHANCE / len({interval.worker for interval in self.after})
 
     def ended(self, interval: Interval) -> int:
@@ -155,19 +155,19 @@ class _Watch:
         return [*found, (since, self.until)] if since < self.until else found
 
     def was_silent(self, gap: tuple[float, float]) -> bool:
-        """Return whether answers were to come in a span without any, and the generator could have received them."""
+        """Return whether answers were expected in a span without any, and the generator could have received them."""
         begin, end = gap
         heard = end - begin - sum(max(0.0, min(end, to) - max(begin, since)) for since, to in self._deaf())
         return self.rate * heard >= _SILENT
 
     def _deaf(self) -> list[tuple[float, float]]:
-        """Return when the generator itself could not hear."""
+        """Return when the generator itself could not receive answers."""
         return [(stall.begin, stall.end) for stall in self.run.stalls] + [
             (found.begin, found.end) for found in self.run.damage
         ]
 
     def unwatched(self, until: float) -> str:
-        """Return why it is not known what clients would have noticed for a part of the time until a moment."""
+        """Return why it is unknown what clients would have noticed during a part of the time until a moment."""
         if not any(self.ended(interval) for interval in self.after if interval.begin < until):
             return f"no operation ended in the {_seconds(until - self.begin)} after it"
         if not any(level.limits for level in self.levels.values()):
@@ -198,7 +198,7 @@ def _seconds(seconds: float) -> str:
 def _after(
     run: RunData, thresholds: Sequence[Threshold], triggers: Sequence[Trigger]
 ) -> tuple[Aftermath | None, int]:
-    """Return what followed the first trigger, and how many triggers that covers; None if nothing was measured then."""
+    """Return what followed the first trigger, and how many triggers this covers; None if nothing was measured then."""
     first = triggers[0]
     watch = _watch(run, thresholds, first)
     if watch is None:
@@ -224,7 +224,7 @@ def _told(
     back: tuple[float, float] | None,
     until: float,
 ) -> Aftermath:
-    """Sum up what was seen from the first of these triggers until the target was back."""
+    """Sum up what was observed from the first of these triggers until the target was back."""
     run, levels, injected = watch.run, watch.levels, triggers[0].injected
     end = back[1] if back is not None else until
     meanwhile = [interval for interval in watch.after if interval.begin < end]
@@ -270,7 +270,7 @@ def _words(triggers: Sequence[Trigger]) -> str:
 def _watch(run: RunData, thresholds: Sequence[Threshold], first: Trigger) -> _Watch | None:
     begin = first.t if first.injected else max(0.0, first.t - UNSEEN)
     stage, until = _same_load(run, first.t)
-    # Operations that the last load left are counted after its end.
+    # Operations that the last load left unfinished are counted after its end.
     further = _AFTER if not any(other.begin >= until - _AT_ONCE for other in run.stages) else 0.0
     intervals = [
         interval
@@ -296,7 +296,7 @@ def _watch(run: RunData, thresholds: Sequence[Threshold], first: Trigger) -> _Wa
 
 
 def _same_load(run: RunData, t: float) -> tuple[StageResult | None, float]:
-    """Return the stage at a moment, and until when its load stayed: storms belong to their stage."""
+    """Return the stage at a moment, and when its load changed; storms belong to their stage."""
     stage = next((stage for stage in reversed(run.stages) if stage.is_step and stage.begin <= t), None)
     if stage is None:
         return None, min((other.begin for other in run.stages), default=t)
@@ -310,7 +310,7 @@ def _same_load(run: RunData, t: float) -> tuple[StageResult | None, float]:
 
 
 def _before(stage: StageResult | None, intervals: Iterable[Interval], begin: float) -> list[Interval]:
-    """Return the intervals that show what was usual: those of the hold, if it lasted long enough by then."""
+    """Return the intervals that show the usual level: those of the hold, if it had lasted long enough."""
     ended = [interval for interval in intervals if interval.end <= begin + 0.001]
     if stage is not None and stage.hold_begin is not None and begin - stage.hold_begin >= _SHORTEST:
         return [interval for interval in ended if interval.begin >= stage.hold_begin - 0.001]
@@ -341,7 +341,7 @@ def _effects(watch: _Watch) -> list[_Effect]:
 
 
 def _effect(what: str, begin: float, interval: Interval, longest_us: float, limit_us: float) -> _Effect:
-    """Return what the slowest of an interval's bad operations shows; its limit is when it was overdue."""
+    """Return the effect shown by the slowest of an interval's bad operations; it was overdue beyond its limit."""
     low, high = max(begin, interval.begin), max(begin, interval.end)
     longest = longest_us / 1e6
     overdue = min(longest, limit_us / 1e6)
@@ -350,13 +350,13 @@ def _effect(what: str, begin: float, interval: Interval, longest_us: float, limi
         what,
         due=max(begin, (low + high) / 2 - longest),
         noticed=(since, max(since, min(interval.end - longest + overdue, high))),
-        # What was due after the fault cannot have ended before it had taken that long.
+        # An operation that was due after the fault cannot have ended before this much time had passed.
         over=(min(max(low, begin + longest), high), high),
     )
 
 
 def _events(watch: _Watch) -> list[_Effect]:
-    """Return what the cluster, or a client's connection, reported by itself."""
+    """Return what the cluster or a client's connection reported by itself."""
     found: list[_Effect] = []
     for event in watch.run.events:
         t = float(event["t"])
@@ -376,7 +376,7 @@ def _events(watch: _Watch) -> list[_Effect]:
 
 
 def _in_time(watch: _Watch) -> list[Interval]:
-    """Return the intervals with answers in time."""
+    """Return the intervals with timely answers."""
     return [
         interval
         for interval in watch.after
@@ -389,7 +389,7 @@ def _in_time(watch: _Watch) -> list[Interval]:
 def _back(
     effects: Sequence[_Effect], answers: Sequence[Interval], until: float
 ) -> tuple[float, float] | None:
-    """Return between which moments the target was back: with the first good answer after the last effect."""
+    """Return the moments between which the target was back: with the first good answer after the last effect."""
     low, high = max((effect.over for effect in effects), key=lambda over: over[1])
     if high > low and any(each.begin < high <= each.end + 0.001 for each in answers):
         return low, high
@@ -398,7 +398,7 @@ def _back(
 
 
 def _worst(levels: Mapping[str, Level], meanwhile: Sequence[Interval]) -> tuple[str, int]:
-    """Return the operation that took longest beyond what was usual or allowed, and how long."""
+    """Return the operation that exceeded what was usual or allowed the most, and how long it took."""
     longest = {
         name: max(
             (interval.longest(name, outcome) for interval in meanwhile for outcome in ("ok", *FAILURES)),

@@ -1,7 +1,7 @@
-"""Finds out whether a target comes back once the load that was too much for it is gone (`after: recover`).
+"""Finds whether a target recovers once the load that was too much for it is gone (`after: recover`).
 
-A target that stays broken at a load that it held before has a metastable failure: the trigger is gone, the failure
-stays (N. Bronson et al., Metastable Failures in Distributed Systems, HotOS 2021).
+A target that stays broken at a load that it held before has a metastable failure: the trigger is gone, but the failure
+remains (N. Bronson et al., Metastable Failures in Distributed Systems, HotOS 2021).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tippingpoint.util.durations import format_duration
 from tippingpoint.util.text import show_amount, show_size
 
 CATCHING_UP = 0.9
-"""A target that serves this share of what falls due at a load is catching up with a backlog, and not broken."""
+"""A target that serves this share of what falls due at a load is catching up with a backlog, not broken."""
 
 
 @dataclass(frozen=True)
@@ -27,27 +27,27 @@ class Step:
     """One lower load."""
 
     stage: int | None
-    """The stage's number; None for no load at a pace, or if the load was never there."""
+    """The stage's number; None if no load is paced, or if the load was never present."""
     size: float
     held: bool | None
-    """Whether thresholds were met again; None for no load at all, or if the step says nothing of the target."""
+    """Whether thresholds were met again; None for no load at all, or if the step is inconclusive about the target."""
     after: float | None
-    """Seconds from the moment when the load was lowered first until thresholds held; None if they did not."""
+    """Seconds from when the load was first lowered until thresholds held; None if they did not."""
     seconds: float
     """How long the step lasted."""
     served: float | None
-    """Successes a second of the load's own operations; None if unknown."""
+    """Successes per second of the load's own operations; None if unknown."""
     catching_up: bool
-    """Whether it served nearly all that fell due, so that a backlog went down."""
+    """Whether it served nearly everything that fell due, so that a backlog shrank."""
     why: str
-    """Why the step says nothing of the target; empty if it does."""
+    """Why the step is inconclusive about the target; empty if it is not."""
     repeated: bool
-    """Whether the same load was tried again at once, as the step said nothing."""
+    """Whether the same load was tried again immediately because the step was inconclusive."""
 
 
 @dataclass(frozen=True)
 class Comeback:
-    """Whether the target came back, and at which load."""
+    """Whether the target recovered, and at which load."""
 
     broken: float | None
     """The load that broke it; None if the steps were left out."""
@@ -55,21 +55,21 @@ class Comeback:
     """The largest load that it held before; None if it held none."""
     steps: list[Step]
     back_at: float | None
-    """The load at which thresholds were met again; None if they did at none."""
+    """The load at which thresholds were met again; None if they were met at none."""
     back_after: float | None
-    """Seconds from the moment when the load was lowered first."""
+    """Seconds from when the load was first lowered until then."""
     stays_broken_at: float | None
-    """The largest load that it held before and at which it stayed broken as long as that lasted; None without one."""
+    """The largest load that it held before but at which it stayed broken for the whole step; None without one."""
     sentence: str
 
     @property
     def metastable(self) -> bool:
-        """Whether the failure stayed although what had triggered it was gone."""
+        """Whether the failure remained although its trigger was gone."""
         return self.stays_broken_at is not None
 
     @property
     def doubt(self) -> str:
-        """Why it is not known whether the failure stayed; empty if it is known."""
+        """Why it is unknown whether the failure remained; empty if it is known."""
         if self.metastable:
             return ""
         if self.broken is None:
@@ -112,12 +112,12 @@ def comeback_of(findings: Findings) -> Comeback | None:
 
 
 def says_nothing(found: StageFindings) -> str:
-    """Return why a stage that broke thresholds says nothing of the target; empty if it does."""
+    """Return why a stage that broke thresholds is inconclusive about the target; empty if it is not."""
     return found.strained or found.not_its_doing or found.load_missing or _stood_still(found)
 
 
 def _doubt(steps: Sequence[Step], before: float | None) -> str:
-    """Return why a load that held before says nothing, and no repetition of it does; empty if all of them do."""
+    """Return why a load that held before is inconclusive, as are its repetitions; empty if there is no such load."""
     return next(
         (
             step.why
@@ -158,7 +158,7 @@ def _step(
 
 
 def _stood_still(found: StageFindings) -> str:
-    """Return that a worker stood still for most of a step; empty if none did."""
+    """Say that a worker stood still for most of a step; empty if none did."""
     stage = found.stage
     longest = max(found.stalls, key=lambda stall: stall.seconds, default=None)
     if longest is None or longest.seconds <= ((stage.end or longest.end) - stage.begin) / 2:
@@ -167,7 +167,7 @@ def _stood_still(found: StageFindings) -> str:
 
 
 def _more_there(findings: Findings, event: dict[str, Any]) -> str:
-    """Return why a load that held before cannot show that the failure stayed, as what the steps made is there too."""
+    """Return why a load that held before cannot show that the failure remained: things made by the steps exist too."""
     before: float | None = event.get("before")
     plan = findings.plan
     if plan is not None and plan.accumulates and before is not None and event["size"] <= before:
@@ -181,7 +181,7 @@ def _served(findings: Findings, stage: StageResult) -> float | None:
 
 
 def _rate_a_unit(findings: Findings, before: float | None) -> float | None:
-    """Return the successes a second for each unit of the load that held before; None if nothing is due by time."""
+    """Return the successes per second for each unit of the load that held before; None if nothing is due by time."""
     plan = findings.plan
     if isinstance(plan, SpawnPlan | GrowPlan) and plan.load not in PACES:
         return None

@@ -1,4 +1,4 @@
-"""Lists what happened to a target: injected faults, and changes of leader or members that no fault explains."""
+"""Lists what happened to a target: injected faults, and leader or membership changes that no fault explains."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tippingpoint.plan.base import UNDONE_BY
 from tippingpoint.rundir.cluster_events import ONLINE, read_cluster
 
 UNSEEN = 5.0
-"""Seconds by which a change of the cluster may be seen late: workers poll leader and members every two seconds."""
+"""A cluster change may be observed this many seconds late: workers poll leader and members every two seconds."""
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,11 @@ class Trigger:
     """One thing that happened to the target."""
 
     t: float
-    """Seconds since the run's start; of a change of the cluster when a worker saw it."""
+    """Seconds since the run's start; for a cluster change, when a worker observed it."""
     what: str
     """In a few words: `kill m1`, `m1 to m3 leads`, `m2 offline`."""
     injected: bool
-    """Whether it was a fault of the plan, whose moment is exact."""
+    """Whether it was one of the plan's faults, whose moment is exact."""
     undoes: bool = False
     """Whether it undoes an earlier fault."""
 
@@ -53,7 +53,7 @@ def _faults(events: Sequence[Mapping[str, Any]]) -> list[Trigger]:
 
 
 def _changes(events: Sequence[Mapping[str, Any]]) -> list[Trigger]:
-    """Return changes of the leader, and members that went away, without a fault."""
+    """Return changes of the leader, and members that left, without a fault."""
     is_explained = explained_by_faults(events)
     cluster = read_cluster(events)
     found = [

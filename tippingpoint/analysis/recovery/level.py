@@ -1,4 +1,4 @@
-"""The level that one operation had before a fault, and what counts as worse than it."""
+"""The level of one operation before a fault, and what counts as worse."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tippingpoint.rundir.intervals import Interval
 from tippingpoint.rundir.tags import tag
 
 FEWEST = 20
-"""The fewest answers before a fault that show a level."""
+"""The minimum number of answers before a fault that show a level."""
 WORSE = 2.0
-"""Without a threshold, an answer is late beyond this many times the 99th percentile before, and `NOTICED_US` more."""
+"""Without a threshold, an answer is late beyond this multiple of the earlier 99th percentile plus `NOTICED_US`."""
 NOTICED_US = 10_000
-"""Microseconds that no client notices."""
+"""A delay in microseconds that no client notices."""
 FAR = 2.0
-"""An answer that took this many times what was allowed, and what any took before, is late even if it is alone."""
+"""A single answer is enough to count as late if it took this many times what was allowed, and what any took before."""
 CHANCE = 0.001
 """The probability below which late answers of one interval are more than chance."""
 _MANY = 500
-"""So many hits are compared by the normal distribution, at `_SIGMAS` standard deviations."""
+"""Beyond this many hits, the normal distribution is used, at `_SIGMAS` standard deviations."""
 _SIGMAS = 4.0
 
 
 @dataclass(frozen=True)
 class Level:
-    """What was usual or allowed of one operation when the fault came."""
+    """What was usual or allowed for one operation when the fault came."""
 
     operation: str
     limits: tuple[tuple[float, float], ...]
@@ -41,19 +41,19 @@ class Level:
     losing: float
     """The share of attempts that may be lost."""
     far: float
-    """Microseconds from which on one answer is enough."""
+    """Microseconds beyond which a single late answer is enough."""
     p99_us: int | None
-    """The 99th percentile before; None if too little was measured."""
+    """The 99th percentile before the fault; None if too little was measured."""
     allowed: bool
-    """Whether thresholds of the plan are the limits, and not what was usual before."""
+    """Whether the limits are the plan's thresholds, not the usual level before."""
 
     @property
     def limit_us(self) -> float | None:
-        """The time from which on an answer counts as late; None if none does."""
+        """The time beyond which an answer counts as late; None if none does."""
         return self.limits[-1][0] if self.limits else None
 
     def late(self, interval: Interval, chance: float) -> int:
-        """Return how many answers of an interval were late: beyond the least limit that too many exceeded.
+        """Return how many answers of an interval were late: beyond the lowest limit that too many exceeded.
 
         If chance explains all of them, it counts those beyond the largest limit.
         """
@@ -62,9 +62,9 @@ class Level:
         return 0 if limit is None else interval.above(self.operation, limit)
 
     def exceeded(self, interval: Interval, chance: float) -> float | None:
-        """Return the least limit that more answers exceeded than chance explains; None if there is none.
+        """Return the lowest limit that more answers exceeded than chance explains; None if there is none.
 
-        One answer that was far too late is enough to exceed the largest.
+        A single answer that was far too late is enough to exceed the largest.
         """
         answered = interval.count(self.operation)
         if not answered or not self.limits:
@@ -86,7 +86,7 @@ class Level:
 def level_of(operation: str, thresholds: Iterable[Threshold], before: Sequence[Interval]) -> Level:
     """Return the level of an operation.
 
-    The plan's thresholds are the limits if they were met before the fault. Otherwise what was usual before is.
+    The plan's thresholds are the limits if they were met before the fault. Otherwise the usual level before is.
     """
     answers = Histogram()
     for interval in before:
@@ -134,7 +134,7 @@ def failures(interval: Interval, operation: str) -> int:
 
 
 def more_than_chance(hits: int, tries: int, share: float, chance: float) -> bool:
-    """Return whether so many hits are less probable than `chance`, if each try hits with probability `share`."""
+    """Return whether this many hits are less probable than `chance`, if each try hits with probability `share`."""
     if hits <= 0 or share >= 1:
         return False
     if share <= 0:

@@ -1,1 +1,1 @@
-"""Searches for the load at which a target tips: what probes say of it, which load is next, and the answer."""
+"""Searches for the load at which a target tips: interprets probes, chooses the next load, and gives the answer."""

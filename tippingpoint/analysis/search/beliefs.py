@@ -1,20 +1,20 @@
-"""What the probes of a search say of the limit: a posterior distribution on a grid.
+"""What the probes of a search say about the limit: a posterior distribution on a grid.
 
 The limit is the load at which the chance that a hold meets every threshold is one half. The model of a probe at the
-load x, all loads as their logs:
+load x, with all loads as logs:
 
 - The chance to hold falls from 1 to 0 around the limit: it is Phi((limit - x) / softness), a probit curve, as in
   adaptive psychometric methods (Watson, QUEST+, Journal of Vision 17 (2017) 3:10).
 - The margin that binds grows with the load near the limit: slope * (x - limit), with the scatter slope * softness from
-  one hold to the next, the error of sampling, and `_CURVED` of itself, as no margin is straight. Beyond `_FAR` only its
-  side counts: queues and timeouts bend it there.
-- Or the margin jumps at the limit. Then it is like those before it on its side, and says nothing but its side.
-- A share of the probes lapses: what they say has nothing to do with the load.
-- The limit may drift while the search goes on, linearly in time.
-- A load that broke may leave the target hurt: its limit is lower until it begins from nothing again, or for some holds
+  one hold to the next, the sampling error, and `_CURVED` of itself because no margin is straight. Beyond `_FAR` only
+  its side counts, because queues and timeouts bend it there.
+- Or the margin jumps at the limit. Then it resembles the earlier ones on its side, and shows nothing but its side.
+- A share of the probes lapses: their results have nothing to do with the load.
+- The limit may drift during the search, linearly in time.
+- A load that broke may leave the target hurt: its limit is lower until it starts from nothing again, or for some holds
   even then.
 
-All of this is unknown, and the posterior of the limit is what is left when the rest is integrated out.
+All of this is unknown. Integrating out everything else gives the posterior of the limit.
 """
 
 from __future__ import annotations
@@ -29,40 +29,40 @@ import numpy as np
 from tippingpoint.analysis.search.normal import FloatArray, below
 
 _Logs = np.ndarray[tuple[Any, ...], np.dtype[np.float32]]
-"""Logs of chances: seven digits are enough for them, and take half the time."""
+"""Logs of chances: seven digits are enough, and take half the time."""
 
 LAPSE = 0.01
-"""The share of probes that say nothing about their load."""
+"""The share of probes whose results have nothing to do with their load."""
 _FAR = 0.7
-"""A margin that is farther from 0 than this (ln 2) counts by its side only."""
+"""Of a margin farther from 0 than this (ln 2), only the side counts."""
 _CURVED = 0.15
-"""How far a margin may be from a straight line, as a share of itself."""
+"""How far a margin may deviate from a straight line, as a share of itself."""
 SOFTNESS: FloatArray = np.geomspace(0.0025, 0.4, 10)
-"""The softnesses that a limit may have: standard deviations of the limit's log from hold to hold."""
+"""The possible softnesses of a limit: standard deviations of the limit's log from hold to hold."""
 _SOFTNESS_PRIOR: FloatArray = np.asarray([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.3, 0.05])
-"""Sharp limits are as likely as soft ones, on a scale of logs: a prior with fewer of them tells them wider than they
-are. The softest are rare."""
+"""Sharp limits are as likely as soft ones on a log scale: a prior with fewer sharp limits overestimates the width of
+their intervals. The softest limits are rare."""
 _SLOPES: FloatArray = np.geomspace(0.5, 24.0, 7)
 _JUMPS = 0.15
 """The chance that the margin jumps at the limit: the last cell of the grid's slopes."""
 _SLOPE_PRIOR: FloatArray = np.append(np.full(len(_SLOPES), (1 - _JUMPS) / len(_SLOPES)), _JUMPS)
 _ALIKE = 0.12
-"""By how much margins on one side of a jump differ, one standard deviation."""
+"""The standard deviation of margins on one side of a jump."""
 _WIDEST = 3.0
-"""The first margin on a side of a jump may be anywhere up to this."""
+"""The first margin on one side of a jump may be anywhere up to this."""
 
 
 @dataclass(frozen=True)
 class _Hypothesis:
-    """What may happen to the target while the search goes on."""
+    """What may happen to the target during the search."""
 
     prior: float
     drift: float = 0.0
-    """How far the limit drifts within the time of one hold."""
+    """How far the limit drifts during one hold."""
     hurt: float = 0.0
-    """By how much the limit is lower after a load that broke."""
+    """By how much a load that broke lowers the limit."""
     halves: float = 0.0
-    """In how many holds that halves; 0 if it is over when the target begins from nothing, and not before."""
+    """The number of holds after which this halves; 0 if it lasts exactly until the target starts from nothing."""
 
 
 _STORIES = (
@@ -75,9 +75,9 @@ _STORIES = (
     ),
     *(_Hypothesis(0.025, hurt=hurt, halves=halves) for hurt in (0.1, 0.2, 0.3, 0.4) for halves in (1.5, 3.0)),
 )
-"""One of them is the case: that a target drifts and is hurt as well is too rare to count.
+"""Exactly one of these is true: a target that both drifts and is hurt is too rare to consider.
 
-A drift has more than its share: ten probes hardly show one, and the interval has to allow for it.
+Drift has more than its share of the prior: ten probes hardly show it, and the interval must allow for it.
 """
 _PRIOR: FloatArray = np.asarray([story.prior for story in _STORIES])
 _DRIFTS: FloatArray = np.asarray([story.drift for story in _STORIES])
@@ -87,20 +87,20 @@ _HURTS: FloatArray = np.asarray([story.hurt for story in _STORIES])
 _HALVES: FloatArray = np.asarray([story.halves for story in _STORIES])
 _HEALS = _HALVES == 0
 _RARELY = 0.03
-"""The share of targets that drift, for the words: what is said of a drift takes more evidence than an interval."""
+"""The share of targets that drift, as used for reporting: that takes more evidence than widening an interval."""
 _STEPS = 112
 """The number of limits on the grid."""
 _FINEST = 5
-"""The fewest steps of the grid within a standard deviation of the limit, or a finer grid is made."""
+"""The minimum number of grid steps within a standard deviation of the limit; with fewer, a finer grid is made."""
 _NEGLIGIBLE = 1e-4
-"""What has a smaller chance has no part in the choice of a load."""
+"""Cases with a smaller chance are ignored when choosing a load."""
 _ALL_BUT = 1e-4
-"""The chance that may lie outside of a finer grid."""
+"""The chance that may lie outside a finer grid."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What one probe says, as the model reads it."""
+    """The result of one probe, as the model uses it."""
 
     load: float
     """The log of the load."""
@@ -110,18 +110,18 @@ class Evidence:
     error: float
     """Its standard error from sampling."""
     at: float
-    """When it was taken, in holds since the search began."""
+    """When the probe was taken, in holds since the search began."""
     hurt: bool
-    """Whether a load broke before it, and the target has not begun from nothing since."""
+    """Whether a load broke before this probe and the target has not started from nothing since."""
     since: float
-    """How many holds ago the last load broke; infinite if none did."""
+    """How many holds ago a load last broke; infinite if none did."""
 
 
 class Beliefs:
     """The posterior distribution of the limit, from evidence in the order in which it was taken."""
 
     def __init__(self, lowest: float, highest: float) -> None:
-        """The limit is taken to be anywhere between these logs of loads, all of them as likely."""
+        """The limit may be anywhere between these logs of loads, with equal probability."""
         self._span = lowest, highest
         self._evidence: list[Evidence] = []
         self._make(lowest, highest)
@@ -137,7 +137,7 @@ class Beliefs:
             self._make(max(self._span[0], low - wide / 2), min(self._span[1], high + wide / 2))
 
     def limit(self, at: float, shares: Sequence[float]) -> list[float]:
-        """Return quantiles of the limit's log at a time (in holds since the begin), for these shares in 0..1."""
+        """Return quantiles of the limit's log at a time (in holds since the start), for these shares in 0..1."""
         values, weights = self._limits(at)
         summed = np.cumsum(weights)
         return [
@@ -146,9 +146,10 @@ class Beliefs:
         ]
 
     def chance(self, loads: FloatArray, at: float) -> tuple[FloatArray, FloatArray]:
-        """Return the chance to hold at logs of loads, for everything that may be the case, and how likely each is.
+        """Return the chance to hold at logs of loads for every possible case, and the probability of each case.
 
-        The chances have one row for each case, and one column for each load. At loads that begin from nothing.
+        The chances have one row for each case and one column for each load. They apply to loads that start from
+        nothing.
         """
         cases = self._weights.sum(axis=3)  # story, limit, softness
         story, limit, soft = np.nonzero(cases > cases.max() * 1e-4)
@@ -161,8 +162,8 @@ class Beliefs:
         limit.
 
         This is the mutual information of the outcome and the limit (Lindley, Annals of Mathematical Statistics 27
-        (1956) 986), less what is lost by a load that breaks: the target may be hurt for long, and what it shows then
-        says little of its limit. `hurt` and `since` are those of the probe's evidence.
+        (1956) 986), minus what a load that breaks would lose: the target may be hurt for a long time, and its results
+        then say little about its limit. `hurt` and `since` are those of the probe's evidence.
         """
         chances, weights = self._told(loads, at, _lower(hurt, since))
         mean = weights @ chances
@@ -175,7 +176,7 @@ class Beliefs:
 
     @property
     def drifts(self) -> float:
-        """The chance that the limit drifts, if `_RARELY` is how often one does; with the sign that is more likely."""
+        """The chance that the limit drifts, with the more likely sign; `_RARELY` is the prior share that do."""
         each = self._of_stories / np.where(_DRIFTS == 0, _STILL / (1 - _RARELY), (1 - _STILL) / _RARELY)
         down, up, still = (float(each[place].sum()) for place in (_DRIFTS < 0, _DRIFTS > 0, _DRIFTS == 0))
         chance = (up + down) / (up + down + still)
@@ -183,12 +184,12 @@ class Beliefs:
 
     @property
     def hurt(self) -> float:
-        """The chance that a load that broke leaves the target hurt until it is emptied."""
+        """The chance that a load that broke hurts the target until it is emptied."""
         return float(self._of_stories[_HEALS & (_HURTS > 0)].sum())
 
     @property
     def hurt_for_long(self) -> float:
-        """The chance that a load that broke leaves the target hurt although it is emptied."""
+        """The chance that a load that broke hurts the target even after it is emptied."""
         return float(self._of_stories[~_HEALS].sum())
 
     @property
@@ -212,8 +213,8 @@ class Beliefs:
         self._weights: FloatArray = weights / weights.sum()
 
     def _likelihood(self, evidence: Evidence, before: Sequence[Evidence]) -> _Logs:
-        """Return the log of the chance of what a probe showed after others, for every cell of the grid."""
-        # Many stories say the same of a probe, as before the first load that broke.
+        """Return the log likelihood of a probe's result, given the probes before it, for every cell of the grid."""
+        # Many stories predict the same for a probe, for example before the first load that broke.
         shifts, each = np.unique(
             np.round(_lower(evidence.hurt, evidence.since) - _DRIFTS * evidence.at, 4), return_inverse=True
         )
@@ -234,9 +235,9 @@ class Beliefs:
         return np.log(likely, out=likely)[each]
 
     def _limits(self, at: float) -> tuple[FloatArray, FloatArray]:
-        """Return the limit's logs at a time, ascending and each once, and the chance of each."""
+        """Return the distinct logs of the limit at a time, ascending, and the chance of each."""
         each = self._weights.sum(axis=(2, 3))  # story, limit
-        # Stories without a drift have the same limits. Their order in a sort depends on the processor.
+        # Stories without drift share their limits, whose order in a sort depends on the processor.
         values, which = np.unique(self._grid[None, :] + (_DRIFTS * at)[:, None], return_inverse=True)
         return values, np.bincount(which.ravel(), each.ravel()).astype(np.float64, copy=False)
 
@@ -245,7 +246,7 @@ class Beliefs:
         each = self._weights.sum(axis=3)  # story, limit, softness
         stories = np.flatnonzero(each.sum(axis=(1, 2)) > _NEGLIGIBLE)
         soft = np.flatnonzero(each.sum(axis=(0, 1)) > _NEGLIGIBLE)
-        # Limits as bins of the same width as the grid's, so that stories that come to the same are together.
+        # Bin limits with the width of the grid, so that stories with the same result are combined.
         step = max(self._grid[1] - self._grid[0], 1e-12)
         drifted = np.rint(_DRIFTS[stories] * at / step).astype(np.int64)
         hurt = np.rint(lower[stories] / step).astype(np.int64)
@@ -282,12 +283,12 @@ class Beliefs:
 
 
 def _lower(hurt: bool, since: float) -> FloatArray:
-    """Return by how much the limit is lower in each story, so many holds after a load that broke."""
+    """Return by how much the limit is lower in each story, `since` holds after a load that broke."""
     return _HURTS * np.where(_HEALS, float(hurt), 0.5 ** (since / np.where(_HEALS, 1.0, _HALVES)))
 
 
 def _alike(evidence: Evidence, before: Sequence[Evidence]) -> float:
-    """Return the density of a margin where it jumps at the limit: it is like those on its side before it."""
+    """Return the density of a margin that jumps at the limit: it resembles the earlier ones on its side."""
     assert evidence.margin is not None
     away = [
         evidence.margin - other.margin

@@ -1,14 +1,14 @@
-"""Says when a hold is clear before it is over: when the rest of it can hardly change what it shows.
+"""Decides when the result of a hold is clear before its end: when the rest can hardly change what it shows.
 
 What a latency or a rate shows is a count: a p99 is met when at most one call in a hundred takes longer. So the
 question is how many more such calls the rest of the hold may have. Their number has a negative binomial distribution,
-because the rate is known from a part of the hold only (Jeffreys' prior). So a hold with few calls is never clear, and
-it does not matter how the latencies are distributed.
+because the rate is known only from a part of the hold (Jeffreys' prior). So a hold with few calls is never clear, and
+the distribution of latencies does not matter.
 
 Slow calls may come in bursts, because the target pauses. Then bursts are counted instead of calls, and the largest
-burst that was seen at this load, or at a smaller one, may come at any moment. Two things are assumed. A pause that was
-not seen in `_ON_END` or `_IN_ALL` seconds of loads that held does not come in the rest of a hold. What a rate of zero
-forbids does not come if it was not seen at this load or a smaller one.
+burst observed at this load or a smaller one may occur at any moment. Two things are assumed. A pause that was not
+observed in `_ON_END` or `_IN_ALL` seconds of loads that held does not occur in the rest of a hold. An event for which a
+rate of zero is required does not occur if it was not observed at this load or a smaller one.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from tippingpoint.analysis.search.normal import FloatArray, below
 from tippingpoint.analysis.search.probes import Margin
 
 LEAST_OF_HOLD = 0.4
-"""The least share of a hold after which it may end early: what a ramp leaves behind is over by then."""
+"""The minimum share of a hold after which it may end early: the effects of the ramp are over by then."""
 CHANCE = 1 / 2000
-"""A hold ends early when the rest of it changes what it shows with less than this chance, at one look."""
+"""A hold ends early if the chance that the rest changes its result is below this, at one look."""
 _ERRORS = 3.3
-"""The same in standard errors, for figures and throughputs: they are no counts of bad calls."""
+"""The same in standard errors, for figures and throughputs, which are not counts of bad calls."""
 _CLEAR_BROKEN, _CLEAR_HELD = 0.4, -0.7
 """And beyond these margins: a latency may still grow in the rest of a hold, so holding takes half of the limit."""
 _ON_END, _IN_ALL = 30.0, 60.0
-"""Loads that held have to be watched for so many seconds, in one hold or in all, before any hold ends early as held."""
+"""Loads that held must be watched for this many seconds, in one hold or in all, before any hold ends early as held."""
 _BURST = 3.0
-"""A second belongs to a burst if its share of slow calls is so many times what is allowed,"""
+"""A second belongs to a burst if its share of slow calls is this many times the allowed share,"""
 _FEWEST_IN_BURST = 2
-"""and if there are so many of them."""
+"""and if it has at least this many slow calls."""
 _APART = 10.0
-"""A burst is a pause if its calls were slow so many times as often as those of the rest of its hold."""
+"""A burst is a pause if its calls were slow this many times as often as those of the rest of its hold."""
 _SHORT = 0.1
-"""A burst of no more than this share of its hold may be a pause, although it lasts to the end: a hold that it breaks
-ends in it."""
+"""A burst of at most this share of its hold may be a pause even if it lasts to the end: a hold that it breaks ends
+during it."""
 _MOST_TERMS = 200_000
-"""With more terms than this, the normal distribution is as good."""
+"""With more terms than this, the normal distribution is accurate enough."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """How many calls of a hold were beyond one limit, in equal parts of the hold."""
+    """How many calls were beyond one limit in each of several equal parts of a hold."""
 
     name: str
     """The name of its margin."""
@@ -59,23 +59,23 @@ class Tally:
     near: tuple[int, ...]
     """How many were beyond half of it."""
     largest: bool = False
-    """Whether the limit is that of the largest of all calls, which is not known before the last one."""
+    """Whether the limit applies to the largest of all calls, which is unknown until the last one."""
 
 
 @dataclass(frozen=True)
 class _Burst:
     load: float
     seconds: float
-    """How many bad calls it had, in seconds of calls."""
+    """How many bad calls it had, expressed in seconds of calls."""
     pause: bool
-    """Whether it was over, or short, and stood out from the rest of its hold: such a burst may come at any load."""
+    """Whether it was over or short, and stood out from the rest of its hold: such a burst may occur at any load."""
 
 
 class EarlyEnds:
-    """The early ends of one search's holds. It knows what the holds so far showed, and begins anew with each run."""
+    """Decides when holds of one search end early. It remembers the results of earlier holds, but only within a run."""
 
     def __init__(self, hold: float) -> None:
-        """`hold` is the longest that a load is held, in seconds."""
+        """`hold` is the maximum time for which a load is held, in seconds."""
         self._hold = hold
         self._longest = self._watched = 0.0
         self._bursts: dict[str, list[_Burst]] = {}
@@ -83,7 +83,7 @@ class EarlyEnds:
     def remember(
         self, load: float, margins: Sequence[Margin], tallies: Sequence[Tally], held_for: float
     ) -> None:
-        """Take a hold that is over into account, with what it showed as a whole."""
+        """Take a finished hold into account, with its overall result."""
         if margins and all(margin.value <= 0 for margin in margins):
             self._longest = max(self._longest, held_for)
             self._watched += held_for
@@ -100,10 +100,10 @@ class EarlyEnds:
         held_for: float,
         hold: float | None = None,
     ) -> bool | None:
-        """Return what a hold shows before it is over: True if it holds, False if it breaks, None if it has to go on.
+        """Return the result of an unfinished hold: True if it holds, False if it breaks, None if it must continue.
 
-        `margins` and `tallies` are those of the hold so far, `held_for` its seconds. `hold` is how long it is to last,
-        if that is not as long as all.
+        `margins` and `tallies` are those of the hold so far, `held_for` its seconds. `hold` is its planned duration, if
+        that differs from the others'.
         """
         hold = self._hold if hold is None else hold
         if not margins or held_for < LEAST_OF_HOLD * hold:
@@ -127,7 +127,7 @@ class EarlyEnds:
         if tally is None:
             return margin.value > _ERRORS * margin.error
         more, together = self._room(load, tally, held_for, seen)
-        # The rest of the hold may have more calls than its share of time.
+        # The rest of the hold may have more calls than its share of the time.
         more += tally.allowed * _ERRORS * sqrt(sum(tally.tries) * (1 - seen) / seen) + bool(tally.allowed)
         return more < 0 or _at_most(more / together, sum(tally.beyond) / together, seen) < CHANCE
 
@@ -148,7 +148,7 @@ class EarlyEnds:
         return more >= 0 and 1 - _at_most(more / together, sum(tally.beyond) / together, seen) < CHANCE
 
     def _room(self, load: float, tally: Tally, held_for: float, seen: float) -> tuple[float, float]:
-        """Return how many more calls may be beyond the limit until the end of the hold, and how many come together."""
+        """Return how many more calls may be beyond the limit until the hold ends, and how many arrive together."""
         tries, beyond = sum(tally.tries), sum(tally.beyond)
         a_second = tries / max(held_for, 1e-9)
         together = _together(tally)
@@ -162,7 +162,7 @@ class EarlyEnds:
 
 
 def _together(tally: Tally) -> float:
-    """Return how many bad calls come together: by how much their counts in seconds vary more than by chance."""
+    """Return how many bad calls arrive together: by how much their counts per second vary more than by chance."""
     tried = [(bad, tries) for bad, tries in zip(tally.beyond, tally.tries, strict=True) if tries]
     bad, tries = sum(tally.beyond), sum(tally.tries)
     if len(tried) < 2 or not 0 < bad < tries:
@@ -173,7 +173,7 @@ def _together(tally: Tally) -> float:
 
 
 def _burst(tally: Tally, load: float, held_for: float) -> _Burst | None:
-    """Return the largest burst of slow calls in a hold: seconds with many of them, one after the other."""
+    """Return the largest burst of slow calls in a hold: consecutive seconds with many of them."""
     tries = sum(tally.tries)
     if not tries or not sum(tally.near):
         return None
@@ -198,7 +198,7 @@ def _burst(tally: Tally, load: float, held_for: float) -> _Burst | None:
 
 
 def _at_most(count: float, known: float, seen: float) -> float:
-    """Return the chance that the rest of a hold has at most so many more events.
+    """Return the chance that the rest of a hold has at most `count` more events.
 
     `known` is the number of events in the share `seen` of the hold.
     """

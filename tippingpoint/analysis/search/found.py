@@ -1,4 +1,4 @@
-"""What a run's search found, in words and figures: its answer, and those for further thresholds by the same probes."""
+"""What a run's search found, in words and figures: its answer, and those of the same probes for further thresholds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FINE = 20
 
 @dataclass(frozen=True)
 class Further:
-    """What the same probes say of one more threshold."""
+    """The result of the same probes for one more threshold."""
 
     threshold: str
     """The threshold in words: extend p99 at most 50 ms."""
@@ -43,11 +43,11 @@ class Found:
     probes: list[ProbeEvent]
     """The loads that were tried, in order."""
     seconds: float
-    """How long the search took so far."""
+    """How long the search has taken so far."""
     sentence: str
     """The answer in words."""
     binds: str
-    """What limits the load, in words: extend p99 over 60 ms; empty if that is not known."""
+    """What limits the load, in words: extend p99 over 60 ms; empty if unknown."""
     further: list[Further]
     """The limits of `find.also`, in the plan's order."""
 
@@ -63,14 +63,14 @@ class Found:
 
     @property
     def at_largest(self) -> tuple[int, int]:
-        """In how many probes the largest load that was judged held, and how many there were."""
+        """In how many probes the largest judged load held, and how many probes of it there were."""
         judged = [probe for probe in self.probes if probe.held is not None]
         top = max((probe.size for probe in judged), default=0.0)
         there = [probe.held for probe in judged if probe.size == top]
         return there.count(True), len(there)
 
     def outcomes(self, name: str) -> tuple[list[float], int]:
-        """Return the loads of the probes that missed a threshold by its name, and how many did not judge it."""
+        """Return the loads of the probes that missed the threshold `name`, and how many probes did not judge it."""
         missed: list[float] = []
         unjudged = 0
         for probe in self.probes:
@@ -93,9 +93,9 @@ def found_of(run: RunData, plan: Plan | None) -> Found | None:
         probe.foreign for probe in probes
     ):  # it waited for that, and not in a probe
         answer = searcher.beside_foreign_work()
-    elif answer.ended == "going on":  # today's model would ask for another load than the one of that day did
+    elif answer.ended == "going on":  # today's model would request a different load than the one at that time
         ended = _ended_by(run) or answer.ended
-        # Which loads could not be judged, and why, is what the probes say, not what was made of it that day.
+        # The probes decide which loads could not be judged, and why, not the conclusion drawn at that time.
         answer = replace(answer, ended="unjudged" if ended in ("generator", "unmeasured") else ended)
     seconds = max(probe.began + probe.seconds for probe in probes)
     tried = [probe_of(probe) for probe in probes]
@@ -117,13 +117,13 @@ def found_of(run: RunData, plan: Plan | None) -> Found | None:
 
 
 def _ended_by(run: RunData) -> Ended | None:
-    """Return why a run's search ended, as it said then; None for one that was ended from outside."""
+    """Return the reason that a run's search recorded for its end; None if it was ended from outside."""
     said = [event.get("ended") for event in run.events if event.get("event") == FOUND]
     return next((ended for ended in get_args(Ended) if said and ended == said[-1]), None)
 
 
 def limit_words(answer: Answer, unit: str) -> str:
-    """Say where an answer's limit is: 4,100 leases (95 %: 3,700 to 4,600); it has to have one."""
+    """Say where an answer's limit is: 4,100 leases (95 %: 3,700 to 4,600). The answer must have one."""
     assert answer.limit is not None
     limit, (low, high) = show_amount(told(answer.limit, answer), unit), _bounds(answer, unit)
     if not isfinite(high):
@@ -135,7 +135,7 @@ def limit_words(answer: Answer, unit: str) -> str:
 
 
 def bounds_words(answer: Answer, unit: str) -> str:
-    """Say within which loads an answer's limit is: between 3,700 and 4,600 leases."""
+    """Say between which loads an answer's limit is: between 3,700 and 4,600 leases."""
     low, high = _bounds(answer, unit)
     if not isfinite(high):
         return f"at least {show_amount(low, unit)}"
@@ -146,7 +146,7 @@ def bounds_words(answer: Answer, unit: str) -> str:
 
 
 def _bounds(answer: Answer, unit: str) -> tuple[float, float]:
-    """Return the interval as it is shown. A count has no fractions: its interval is rather too wide than too narrow."""
+    """Return the interval as it is shown. A count has no fractions, so its interval is rounded outwards."""
     low, high = told_low(answer), told_high(answer)
     if is_counted(unit):
         low, high = floor(low), ceil(high) if isfinite(high) else high
@@ -160,13 +160,13 @@ def told(load: float, answer: Answer) -> float:
 
 
 def told_low(answer: Answer) -> float:
-    """Return the lower bound of the interval, rounded down to as many digits."""
+    """Return the lower bound of the interval, rounded down to the same number of digits."""
     step = _step(answer)
     return floor(answer.low / step) * step if step else answer.low
 
 
 def told_high(answer: Answer) -> float:
-    """Return the upper bound, rounded up to as many digits."""
+    """Return the upper bound, rounded up to the same number of digits."""
     step = _step(answer)
     return ceil(answer.high / step) * step if step and isfinite(answer.high) else answer.high
 
@@ -219,7 +219,7 @@ def _foreign_words(probes: Sequence[ProbeEvent]) -> str:
 
 
 def _beyond(probes: Sequence[ProbeEvent]) -> str:
-    """Say in how many probes of loads above all that were judged the generator was the bottleneck."""
+    """Say in how many probes above all judged loads the generator was the bottleneck."""
     judged = max((probe.size for probe in probes if probe.held is not None), default=0.0)
     beyond = [probe for probe in probes if probe.held is None and probe.size > judged]
     strained = sum(not (probe.unmeasured or probe.cut or probe.foreign) for probe in beyond)
@@ -232,7 +232,7 @@ def _doubts(answer: Answer) -> list[str]:
 
 
 def _lost(run: RunData) -> list[str]:
-    """Say which units were lost while the search went on."""
+    """Say which units were lost during the search."""
     lost = [unit.name for unit in run.units if unit.status in ("cut", "missing")]
     if not lost:
         return []
@@ -254,7 +254,7 @@ def _binding_words(name: str, thresholds: list[Threshold]) -> str:
 
 
 def _beyond_words(limit: Limit) -> str:
-    """Say what breaks a limit: extend p99 over 100 ms."""
+    """Describe what breaks a limit: extend p99 over 100 ms."""
     return f"{limit.title} {'under' if limit.is_least else 'over'} {limit.show(limit.allowed)}"
 
 

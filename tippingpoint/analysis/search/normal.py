@@ -21,7 +21,7 @@ _STEPS: FloatArray = np.append(np.diff(_VALUES), 0.0)
 
 
 def below(z: FloatArray) -> FloatArray:
-    """Return the chance of a standard normal variable to be below `z`, of any shape; exact to 1e-6."""
+    """Return the chance that a standard normal variable is below `z`, an array of any shape; accurate to 1e-6."""
     place = (np.clip(z, -_REACH, _REACH) + _REACH) * _EACH
     whole = place.astype(np.int64)
     return _VALUES[whole] + _STEPS[whole] * (place - whole)

@@ -1,11 +1,11 @@
-"""The input of a search: one probe for each load that it tried, with how far the load was from each threshold."""
+"""The input of a search: one probe for each tried load, with the load's distance from each threshold."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 GENERATOR = "the generator itself was the bottleneck"
-"""Why a probe says nothing, unless it has another reason."""
+"""Why a probe is inconclusive, unless it has another reason."""
 
 
 def generator_words(strained: int, of: int, larger: bool) -> str:
@@ -32,26 +32,26 @@ class Probe:
 
     load: float
     held: bool | None
-    """Whether it met all thresholds; None if it says nothing: the generator was the limit, it was cut, or it missed
-    beside other programs."""
+    """Whether it met all thresholds; None if it is inconclusive: the generator was the limit, it was cut short, or it
+    missed while other programs ran."""
     margins: tuple[Margin, ...]
     fresh: bool
-    """Whether it began from nothing."""
+    """Whether it started from nothing."""
     begun: float
     """Seconds since the search began."""
     seconds: float
-    """How long it lasted, ramp and hold."""
+    """How long it lasted, including ramp and hold."""
     aborted: bool = False
-    """Whether a threshold with `abort` ended it: no load near it or above it may be tried any more."""
+    """Whether a threshold with `abort` ended it: loads near or above it may not be tried again."""
     unmeasured: str = ""
-    """Which figure of Prometheus was not measured, and why, if `held` is None because of that."""
+    """Which Prometheus figure was not measured, and why, if `held` is None because of that."""
     unjudged: str = ""
-    """Why it says nothing, if neither the generator nor a figure of Prometheus is the reason."""
+    """Why it is inconclusive, if neither the generator nor a Prometheus figure is the reason."""
 
     foreign: str = ""
-    """What other programs took of the target's processors, if `held` is None because of that."""
+    """How much of the target's processors other programs took, if `held` is None because of that."""
 
     @property
     def silence(self) -> str:
-        """Why it says nothing, in a few words; only where `held` is None."""
+        """Why it is inconclusive, in a few words; only if `held` is None."""
         return self.foreign or self.unmeasured or self.unjudged or GENERATOR

@@ -16,7 +16,7 @@ from tippingpoint.rundir.probe_events import ProbeEvent, probe_events
 
 
 def aim_of(find: Find) -> Aim:
-    """Return what a plan's search is to find."""
+    """Return what a plan's search should find."""
     return Aim(
         start=find.start,
         limit=find.limit,
@@ -58,7 +58,7 @@ def steering(plan: SearchPlan, event: ProbeEvent) -> Probe:
 
 
 def searcher_of(plan: SearchPlan, find: Find, events: Iterable[Mapping[str, Any]]) -> Searcher:
-    """Return the search of a run with these events, as far as it went."""
+    """Return the search of a run with these events, in its state after the last one."""
     searcher = Searcher(aim_of(find))
     for event in probe_events(events):
         searcher.tell(steering(plan, event))

@@ -1,7 +1,7 @@
-"""Searches for the load at which a target tips: chooses each next load, and says when to end.
+"""Searches for the load at which a target tips: chooses each next load, and decides when to end.
 
-A search has no state of its own beside its aim and its probes. So a run that was interrupted, a report and
-another unit's leader come to the same loads and the same answer from the same probes.
+A search has no state other than its aim and its probes. So an interrupted run, a report and a new leader unit derive
+the same loads and the same answer from the same probes.
 """
 
 from __future__ import annotations
@@ -20,53 +20,53 @@ from tippingpoint.analysis.search.probes import GENERATOR, Probe, generator_word
 
 LEVEL = 0.95
 _UNDER, _NAMED, _OVER = 0.0125, 0.4, 0.0375
-"""The shares of what is believed that lie below the 95 % interval, below the limit that is named, and above.
+"""The shares of the posterior below the 95 % interval, below the named limit, and above the interval.
 
-They are not 0.025, a half and 0.025, as beliefs reach too far up: that a target stays hurt is hard to rule out, and few
-do. With those, nine in ten of the limits that were missed lay below where limits are soft or drift, and the named ones
-were 1 to 3 % too high where they are badly known (simulated targets of seeds 2062 to 2066).
+They are not 0.025, a half and 0.025, because the posterior reaches too far up: lasting damage is rare but hard to
+exclude. With those shares, for soft or drifting limits, nine in ten of the missed limits lay below the interval, and
+poorly known limits were named 1 to 3 % too high (simulated targets of seeds 2062 to 2066).
 """
 _MOST = 60
-"""No search has more probes."""
+"""The maximum number of probes of a search."""
 _BELOW_ABORTED = 0.9
-"""After a load that was aborted, loads up to this share of it are tried, as larger ones would harm the target too."""
+"""After an aborted load, only loads up to this share of it are tried, because larger ones would harm the target too."""
 _ENOUGH = 10
-"""The number of probes since both sides were seen after which it is judged how many more are needed."""
+"""The number of probes, since loads both held and broke, after which the search estimates how many more are needed."""
 _REACH = 27
-"""A search that would need more than this many of them ends."""
+"""A search that would need more than this many such probes in total ends."""
 _FAIR = 0.2
-"""Who asks for a narrower interval than this share of the limit gets at least this, if it can be had."""
+"""If the requested interval is out of reach, the search still narrows it to this share of the limit, if it can."""
 _SETTLED = 20
-"""After so many, a search does not go on for doubts alone: that the limit is soft, drifts, or stays hurt."""
+"""After this many, doubts alone (a soft or drifting limit, or lasting damage) do not keep a search going."""
 _OF_MIDDLE_HALF = 2.906
-"""How many times as wide as its middle half the 95 % interval of a normal distribution is: 1.960 / 0.6745."""
+"""The width of a normal distribution's 95 % interval as a multiple of that of its middle half: 1.960 / 0.6745."""
 _FEWEST = 8
-"""The fewest probes since both sides were seen that an interval is believed after: they show how sharp the limit is."""
+"""The minimum number of probes, since loads both held and broke, for a credible interval: they show its sharpness."""
 _MUTE = 3
-"""So many probes that say nothing, at loads above all that were judged, show that larger loads cannot be judged. Two of
-them happen to one search in ten where a fifth of all probes says nothing."""
+"""This many inconclusive probes, at loads above all judged ones, show that larger loads cannot be judged. If a fifth of
+all probes are inconclusive, one search in ten has two of them."""
 _MUTE_IN_A_ROW = 6
-"""After so many in a row that say nothing, a search ends, whatever their loads are."""
+"""After this many inconclusive probes in a row, a search ends, whatever their loads are."""
 _DEEPEST = 1000.0
 """Loads below a thousandth of the first are not tried."""
 _LEAP_MARGIN = -1.0
-"""With all margins below this (a third of what is allowed), the next load is four times as large, otherwise twice."""
+"""If all margins are below this (a third of what is allowed), the next load is four times as large, otherwise twice."""
 _DOUBT = 0.25
-"""With a larger chance that a load that broke leaves the target hurt, each probe after one begins from nothing."""
+"""If the chance that a broken load hurts the target is larger than this, each probe after one starts from nothing."""
 _SURE = 0.9
-"""The chance from which drift, hurt and shape are told."""
+"""The least chance at which drift, hurt and shape are reported."""
 _CLIFF = 0.05 / 2.563
-"""The softness of a curve that falls from 90 % to 10 % within a twentieth."""
+"""The softness of a curve that falls from 90 % to 10 % within a twentieth of the load."""
 _BELOW: FloatArray = np.asarray([0.3, 0.2, 0.1])
-"""How far below its interval a limit is looked for too: what broke may have left the target hurt."""
+"""How far below its interval the limit is also searched for: a load that broke may have hurt the target."""
 _NEARLY = 0.01
-"""An end of the interval that is so near to a whole load is that load."""
+"""A bound of the interval that is this near to a whole load counts as that load."""
 _CURVE_POINTS = 61
 
 
 @dataclass(frozen=True)
 class Aim:
-    """What a search is asked for."""
+    """The task of a search."""
 
     start: float
     """The first load."""
@@ -77,7 +77,7 @@ class Aim:
     hold: float
     """The longest that a load is held, in seconds."""
     within: float | None
-    """Seconds after which no further probe is begun; None without a limit of time."""
+    """Seconds after which no further probe begins; None without a time limit."""
     whole: bool
     """Whether loads are whole numbers."""
 
@@ -88,7 +88,7 @@ class Ask:
 
     load: float
     fresh: bool
-    """Whether the target is emptied before."""
+    """Whether the target is emptied first."""
     hold: float
     """The longest that the load is held, in seconds."""
 
@@ -103,9 +103,9 @@ class Searcher:
         self._beliefs = Beliefs(log(self._smallest) - 0.7, log(aim.limit) + 0.7)
         self._hurt = False
         self._broke = -inf
-        """When a load broke last, in holds."""
+        """When a load last broke, in holds."""
         self._near = 0
-        """The number of probes since loads held and loads broke."""
+        """The number of probes since loads had both held and broken."""
 
     def tell(self, probe: Probe) -> None:
         """Take the result of a probe into account."""
@@ -142,23 +142,23 @@ class Searcher:
 
     @property
     def answer(self) -> Answer:
-        """What the probes so far say."""
+        """The answer of the probes so far."""
         return self.answer_at(max((probe.begun + probe.seconds for probe in self._probes), default=0.0))
 
     def answer_at(self, elapsed: float) -> Answer:
-        """Return what the probes so far say, `elapsed` seconds after the search began: it may have waited since."""
+        """Return the answer of the probes so far, `elapsed` seconds into the search, which may have waited since."""
         return self._answer(self._ended(elapsed) or "going on")
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of the limit by the probes so far; None until loads held and loads broke."""
+        """The 95 % interval of the limit given the probes so far; None until loads have both held and broken."""
         if not self._bracketed:
             return None
         low, _, high = self._interval
         return low if low >= self._smallest else 0.0, high
 
     def beside_foreign_work(self) -> Answer:
-        """Return what the probes so far say if the search ended as other programs did not go."""
+        """Return the answer of the probes so far if the search ended because other programs did not leave."""
         return self._answer("foreign")
 
     def _answer(self, ended: Ended) -> Answer:
@@ -179,7 +179,8 @@ class Searcher:
             curve=(),
         )
         if ended == "foreign":
-            # What held did so beside other programs. What missed there does not count, so the rest is one-sided.
+            # Loads held even while other programs ran, but misses then do not count, so the result is
+            # one-sided.
             why = next(probe.foreign for probe in reversed(self._probes) if probe.foreign)
             return replace(nothing, low=max(held, default=0.0), withheld=why)
         if not known:
@@ -200,7 +201,7 @@ class Searcher:
         return replace(
             nothing,
             limit=limit,
-            low=low if low >= self._smallest else 0.0,  # no smaller load may be tried
+            low=low if low >= self._smallest else 0.0,  # smaller loads may not be tried
             high=high,
             share=self._surely_held(max(low, self._smallest)),
             binds=self._binds(limit),
@@ -241,9 +242,9 @@ class Searcher:
 
     @property
     def _is_narrow(self) -> bool:
-        """Whether the interval is narrow enough, and the latest load that began from nothing agrees with it.
+        """Whether the interval is narrow enough, and the latest load that started from nothing agrees with it.
 
-        Whole loads are rounded outwards from it. Small ones would take many more probes to be that narrow.
+        Whole loads are rounded outwards from it. Small whole loads would need many more probes for that width.
         """
         (low, limit, high), (from_load, _, to_load) = self._believed, self._interval
         narrow = high - low <= self._aim.resolution * limit or to_load - from_load <= self._asked(limit)
@@ -255,9 +256,9 @@ class Searcher:
 
     @property
     def _is_out_of_reach(self) -> bool:
-        """Whether the interval cannot be as narrow as asked soon: its width falls as the root of its probes at best.
+        """Whether the requested interval is out of reach: at best its width falls as the root of the number of probes.
 
-        It falls faster where what is likely is narrow already, and a few doubts make the rest of it.
+        It falls faster if the bulk of the posterior is already narrow and a few doubts account for the remaining width.
         """
         if self._near < _ENOUGH:
             return False
@@ -270,25 +271,25 @@ class Searcher:
         return self._needs_too_many(width, asked) and (width <= fair or self._needs_too_many(width, fair))
 
     def _needs_too_many(self, width: float, asked: float) -> bool:
-        """Whether such a width would fall to the one asked for with more than `_REACH` probes only."""
+        """Whether it would take more than `_REACH` probes to narrow this width to the requested one."""
         return self._near * (width / asked) ** 2 > _REACH
 
     def _asked(self, limit: float) -> float:
-        """Return the width that the interval is to have; of whole loads, at least the step from one to the next."""
+        """Return the width that the interval should have; for whole loads, at least the step from one to the next."""
         return max(self._aim.resolution * limit, 1.0 if self._aim.whole else 0.0)
 
     @property
     def _is_strained(self) -> bool:
-        """Whether no load as large as the search needs next can be judged.
+        """Whether loads as large as the search needs next cannot be judged.
 
-        Probes that say nothing at a load, or below one, that was judged are no sign of that: larger ones were brought.
+        Inconclusive probes at or below a judged load do not show this, because the generator has produced larger loads.
         """
         beyond = self._beyond
         return len(beyond) >= _MUTE and self._wanted() >= beyond[-_MUTE].load
 
     @property
     def _silent(self) -> str:
-        """Why loads say nothing, in a few words: the reason of most of the probes that ended the search."""
+        """Why loads are inconclusive, in a few words: the reason of most of the probes that ended the search."""
         silent = self._beyond or self._last_mute or self._mute
         whys = [probe.silence for probe in silent]
         why = max(whys, key=whys.count, default="")
@@ -308,12 +309,12 @@ class Searcher:
 
     @property
     def _mute(self) -> list[Probe]:
-        """The probes that say nothing, by their loads."""
+        """The inconclusive probes, by load."""
         return sorted((probe for probe in self._probes if probe.held is None), key=lambda probe: probe.load)
 
     @property
     def _beyond(self) -> list[Probe]:
-        """The probes that say nothing at loads above all that were judged, by their loads."""
+        """The inconclusive probes at loads above all judged ones, by load."""
         judged = max((probe.load for probe in self._known), default=0.0)
         return [probe for probe in self._mute if probe.load > judged]
 
@@ -326,7 +327,7 @@ class Searcher:
 
     def _next_load(self) -> float:
         if self._last_mute and self._last_mute[0].foreign:
-            # Once more, as the run has waited until others have gone.
+            # Once more, because the run has waited until other programs left.
             return self._rounded(self._last_mute[0].load)
         wanted, beyond = self._wanted(), self._beyond
         if beyond and wanted > beyond[0].load:
@@ -334,7 +335,7 @@ class Searcher:
         return wanted
 
     def _wanted(self) -> float:
-        """Return the load whose probe is most informative; before any bracket, larger or smaller ones by steps."""
+        """Return the load whose probe is most informative; until the limit is bracketed, go up or down by steps."""
         aim, known = self._aim, self._known
         held = [probe for probe in known if probe.held]
         broken = [probe for probe in known if not probe.held]
@@ -370,14 +371,14 @@ class Searcher:
         low, high = floor(load), ceil(load)
         if low == high or low < 1:
             return float(max(high, 1))
-        # Of two neighbours, the one that was tried less: a sharp limit lies between them.
+        # Choose the neighbour that was tried less often: a sharp limit lies between the two.
         tried = [sum(probe.load == near for probe in self._probes) for near in (low, high)]
         if tried[0] == tried[1]:
             return float(min(round(load), floor(most)))
         return float(low if tried[0] < tried[1] else min(high, int(most)))
 
     def _should_be_fresh(self, load: float) -> bool:
-        """Whether a probe begins from nothing: once near the limit, and always if the target seems to stay hurt."""
+        """Whether a probe starts from nothing: once near the limit, and always if the target seems to stay hurt."""
         if not self._hurt_before or not self._bracketed:
             return False
         if self._beliefs.hurt > _DOUBT:
@@ -408,7 +409,7 @@ class Searcher:
 
     @property
     def _interval(self) -> tuple[float, float, float]:
-        """Return low, limit and high. Of whole loads, the limit lies between two of them, so the interval has both."""
+        """Return low, limit and high. With whole loads, the limit lies between two, so the interval includes both."""
         low, middle, high = self._believed
         if self._aim.whole:
             low, high = float(floor(low + _NEARLY)), float(ceil(high - _NEARLY))
@@ -422,7 +423,7 @@ class Searcher:
         return low, middle, high
 
     def _places(self, *shares: float) -> list[float]:
-        """Return the loads below which these shares of what is believed of the limit lie."""
+        """Return the loads below which these shares of the limit's posterior lie."""
         return [exp(each) for each in self._beliefs.limit(self._now, shares)]
 
     @property
@@ -441,7 +442,7 @@ class Searcher:
         return float(np.mean(np.asarray(places) > log(load)))
 
     def _surely_held(self, load: float) -> float:
-        """Return which share of holds at a load meets the thresholds at least, with a chance of `LEVEL`."""
+        """Return the minimum share of holds at a load that meet the thresholds, with confidence `LEVEL`."""
         chances, weights = self._beliefs.chance(np.asarray([log(load)]), self._now)
         order = np.argsort(chances[:, 0])
         place = int(np.searchsorted(np.cumsum(weights[order]), 1 - LEVEL))
@@ -502,7 +503,7 @@ class Searcher:
 def searcher_for(aim: Aim, probes: Sequence[Probe], names: Sequence[str]) -> Searcher:
     """Return a search over the same probes, judged by the margins of these names alone.
 
-    A probe without any of these margins says nothing, and that is not the generator's doing.
+    A probe without any of these margins is inconclusive, but not because of the generator.
     """
     searcher = Searcher(replace(aim, within=None))
     for probe in probes:

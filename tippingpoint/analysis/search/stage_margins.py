@@ -1,7 +1,7 @@
-"""Returns how far a stage was from each threshold, and computes the error of sampling within the stage.
+"""Computes how far a stage was from each threshold, and the sampling error within the stage.
 
-A probe of a search is judged by its hold. What belongs to its ramp, such as the backlog of the load before, stays out,
-but for operations that only happen in a ramp.
+A probe of a search is judged by its hold. Its ramp, including any backlog of the load before, is excluded, except for
+operations that only happen in a ramp.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.tags import FAILURES, tag
 
 RAMPED = (*BRINGING_UP, "claim")
-"""Operations that bring a load up: a probe is judged by those of its ramp too."""
+"""Operations that bring a load up: for these, the ramp of a probe is judged too."""
 _ONE_SIGMA = 0.6827
 """The share of a normal distribution within one standard deviation."""
 _FEWEST_SECONDS = 4
-"""With fewer seconds than that, it is not known how much they differ."""
+"""With fewer seconds than this, it is unknown how much they differ."""
 _FEWEST = 10
-"""With fewer samples than that, nothing is known of the tail."""
+"""With fewer samples than this, nothing is known about the tail."""
 _SLOT = 5e-4
-"""A value is known to the width of a histogram's slot, on the log scale."""
+"""The precision of a value: the width of a histogram's slot, on the log scale."""
 
 Second = Mapping[str, Histogram]
 """The histograms of one second of a hold, by tag."""
 
 
 def ramped(plan: Plan | None) -> Collection[str] | None:
-    """Return the operations that bring up the loads of a plan's search; None if all do, as the ramp is the load."""
+    """Return the operations that bring up the loads of a plan's search; None if all do because the ramp is the load."""
     if plan is not None and (plan.accumulates or plan.cycles):
         return None
     if isinstance(plan, ClaimPlan) and plan.load == "arrivals":
@@ -50,7 +50,7 @@ def ramped(plan: Plan | None) -> Collection[str] | None:
 
 
 def each_from_nothing(plan: SearchPlan) -> bool:
-    """Whether each load has to come up from nothing: a threshold is about what brings it up, or the ramp is it."""
+    """Whether each load must come up from nothing: a threshold is about bringing it up, or the ramp is the load."""
     if plan.cycles:
         return False  # nothing stays
     in_ramp = ramped(plan)
@@ -62,10 +62,10 @@ def judged(
     unanswered: Mapping[str, Sequence[float]] | None = None,
     plan: Plan | None = None,
 ) -> StageResult:
-    """Return the part of a probe that is judged: its hold, and of operations that bring the load up also its ramp.
+    """Return the part of a probe that is judged: its hold, and for operations that bring the load up also its ramp.
 
-    Other stages are judged as a whole. `unanswered` has, by operation, the ages in seconds of the calls that had no
-    answer long after the hold: they timed out as far as this probe is concerned.
+    Other stages are judged as a whole. `unanswered` has, by operation, the ages in seconds of the calls that still had
+    no answer long after the hold: for this probe, they count as timed out.
     """
     if stage.kind != "find":
         return stage
@@ -91,7 +91,7 @@ def margin_names(thresholds: Sequence[Threshold], *, also: bool = False) -> list
 def margin_name(limit: Limit, *, also: bool = False) -> str:
     """Return the name of one margin: extend p99, etcd-memory of the leader.
 
-    Limits of `also` have their value in it, as there may be several of one kind: `extend p99 250ms`.
+    The names of `also` limits include their value, because there may be several of one kind: `extend p99 250ms`.
     """
     return f"{limit.name} {limit.written}" if also else limit.name
 
@@ -103,11 +103,11 @@ def stage_margins(
     seconds: Sequence[Second] = (),
     also: bool = False,
 ) -> list[Margin]:
-    """Return a stage's margin from each limit of these thresholds; a limit of which nothing was measured has none.
+    """Return a stage's margin from each limit of these thresholds; a limit without any measurement has none.
 
-    `stage` is what `judged` returned, or a part of it. `seconds` are the seconds of its hold: what goes wrong in bursts
-    is known less well than its count says, and the errors grow with the spread of the seconds (W. G. Cochran, Sampling
-    Techniques, 1977, 9.2: clusters of a sample). `also` is as in `margin_name`.
+    `stage` is what `judged` returned, or a part of it. `seconds` are the seconds of its hold: if failures come in
+    bursts, they are known less well than their count suggests, so the errors grow with the spread between seconds (W.
+    G. Cochran, Sampling Techniques, 1977, 9.2: clusters of a sample). `also` is as in `margin_name`.
     """
     return [
         Margin(margin_name(check, also=also), check.margin, _error(stage, check, seconds))
@@ -119,7 +119,7 @@ def stage_margins(
 def tallies(stage: StageResult, thresholds: Sequence[Threshold], seconds: Sequence[Second]) -> list[Tally]:
     """Return how many calls were beyond each limit in each of the `seconds` of a hold, for limits that count calls.
 
-    Operations that bring a load up have none: what they showed is known when the hold begins.
+    Operations that bring a load up have none: their result is known when the hold begins.
     """
     found: list[Tally] = []
     for threshold in thresholds:
@@ -171,7 +171,7 @@ def _error_of_percentile(
     sides = [abs(log(max(side, 1.0) / max(observed, 1.0))) for side in (interval.low, interval.high)]
     if not isfinite(interval.high):
         # The largest values of a sample vary by pi / sqrt(6) of the tail's slope (E. J. Gumbel, Statistics of
-        # Extremes, 1958, 5.2.1), and more than those below them.
+        # Extremes, 1958, 5.2.1), which is more than lower values do.
         sides = [max(sides[0], _tail(waited) * pi / sqrt(6))]
     above, outcomes = int(slots_of([observed])[0]), stage.waited(operation)
     hits = [
@@ -189,8 +189,8 @@ def _error_of_share(stage: StageResult, check: Check, seconds: Sequence[Second])
         if (tries := _attempts_in(second, check.operation))
     ]
     events = sum(stage.count(check.operation, outcome) for outcome in check.outcomes)
-    # A count of zero and half an event is at most twice as much, in one standard deviation; others are as their
-    # logarithm is (Gamma(n + 1/2)).
+    # A count of zero plus half an event is at most doubled by one standard deviation; other counts vary as
+    # their logarithm does (Gamma(n + 1/2)).
     error = sqrt(_trigamma(events + 0.5)) if events else log(2)
     return error * sqrt(_spread(hits))
 
@@ -209,7 +209,7 @@ def _tail(waited: Histogram) -> float:
     total = int(counts.sum())
     if total < _FEWEST:
         return inf
-    known = np.maximum(highest_values(slots), 1)  # a call that took less than a microsecond took one
+    known = np.maximum(highest_values(slots), 1)  # a call of less than a microsecond counts as one
     values: FloatArray = np.log(np.repeat(known, np.minimum(counts, ceil(sqrt(total)) + 1)))
     top = values[-(ceil(sqrt(total)) + 1) :]
     return float((top[1:] - top[0]).sum()) / (top.size - 1)
@@ -218,7 +218,7 @@ def _tail(waited: Histogram) -> float:
 def _spread(hits: Sequence[tuple[int, int]]) -> float:
     """Return by how much the variance of a share exceeds that of independent events, at least 1.
 
-    `hits` has for each second how many of how many.
+    `hits` has the hits and the tries of each second.
     """
     counted, tried = (sum(column) for column in zip(*hits, strict=True)) if hits else (0, 0)
     if len(hits) < _FEWEST_SECONDS or not counted or counted == tried:
