@@ -1,4 +1,4 @@
-"""The files of published results that the suite ships: of each target, and of systems that are no target."""
+"""The files of published results that the suite ships: for each target, and for systems that are not targets."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tippingpoint.importers.juju_log_lines import SIDECAR_SUFFIX
 from tippingpoint.plan.packages import shipped_files
 
 PREFIX = "seed:"
-"""Stands before the name of a baseline where a run may stand too."""
+"""Prefix of a baseline's name where a run may also be given."""
 
 
 @cache
 def published_files() -> dict[str, Traversable]:
-    """The files in our folder of baselines, and in the folders `published` of targets, by name."""
+    """The files in our folder of baselines and in the targets' folders `published`, by name."""
     ours = resources.files("tippingpoint.compare") / "baselines"
     files = [*ours.iterdir(), *shipped_files("published")]
     return {file.name: file for file in sorted(files, key=lambda file: file.name)}

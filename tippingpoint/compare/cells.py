@@ -1,4 +1,4 @@
-"""What a run measured of each operation at each load, as releases are compared by it."""
+"""What a run measured for each operation at each load, as used to compare releases."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Cell:
 
 
 Key = tuple[StageKind, float, str]
-"""Kind (ramp stands for every step of the ladder), size, operation."""
+"""Kind (ramp means every step of the ladder), size, operation."""
 Table = dict[Key, Cell]
 
 
@@ -44,7 +44,7 @@ def rates_of(operation: str) -> list[str]:
 
 
 def mean_of(cells: Sequence[Cell], measure: str) -> float | None:
-    """Return the mean over runs, geometric for percentiles; None without a value of each."""
+    """Return the mean over runs, geometric for percentiles; None unless all have a value."""
     values = [value for cell in cells if (value := cell.value(measure)) is not None]
     if not values or len(values) < len(cells):
         return None
@@ -54,15 +54,15 @@ def mean_of(cells: Sequence[Cell], measure: str) -> float | None:
 
 
 def table_of(run: RunData) -> Table:
-    """Merge the stages of each size; storms and removals are kept apart, and lower loads after the last left out.
+    """Merge the stages of each size; storms and removals are kept apart, and lower loads after the last are left out.
 
-    Of a size that was tried with and without an injected fault, only the stages without one count.
+    If a size was tried with and without an injected fault, only the stages without one count.
     """
     faults = fault_spans(run.events)
     stages: dict[tuple[StageKind, float], dict[bool, list[StageResult]]] = {}
     for stage in run.stages:
         if stage.kind == "recover":
-            continue  # such a load is judged by what came before it
+            continue  # such a load is judged relative to what came before it
         faulted = any(stage.overlaps(fault.begin, fault.until) for fault in faults)
         of_size = stages.setdefault(("ramp" if stage.is_step else stage.kind, stage.size), {})
         of_size.setdefault(faulted, []).append(stage)

@@ -50,9 +50,9 @@ from tippingpoint.util.text import show_amount, show_calls, show_list, show_load
 ALL_CALLS, TYPICAL = "all calls", "typical time"
 """Operation and measure of the figure of all calls; see typical.py."""
 WITH_A_FAULT = "with a fault"
-"""How the reason begins why a load is not judged at which only some runs had a fault."""
+"""Start of the reason for not judging a load at which only some runs had a fault."""
 SERVED = "most a second"
-"""The measure of what was served; see served.py."""
+"""The measure of the served load; see served.py."""
 Outcome = Literal["worse", "better", "withheld", "none", "single", "apart", "published"]
 
 
@@ -63,7 +63,7 @@ class Row:
     operation: str
     size: float
     storm: bool
-    """Whether the stages are storms, which are compared with storms only."""
+    """Whether the stages are storms, which are only compared with storms."""
     measure: str
     """p50 p90 p95 p99 (microseconds), error_rate or lost_rate (shares in 0..1)."""
     values: list[float | None]
@@ -76,15 +76,15 @@ class Row:
     against: list[Against]
     """One comparison per release after the first."""
     destroy: bool = False
-    """Whether the stages are removals, which are compared with removals only."""
+    """Whether the stages are removals, which are only compared with removals."""
 
 
 @dataclass(frozen=True)
 class Overall:
     """One figure of one operation over all loads that all runs sustained: the mean of its changes.
 
-    The typical time of all calls (ALL_CALLS, TYPICAL) is over these loads, too. The most successes a second (SERVED)
-    are those of any load of the ramp, and higher is better.
+    The typical time of all calls (ALL_CALLS, TYPICAL) covers these loads too. The most successes per second (SERVED)
+    may be at any load of the ramp; higher is better.
     """
 
     operation: str
@@ -97,19 +97,19 @@ class Overall:
 
 @dataclass(frozen=True)
 class Recovery:
-    """How long each release took to be back after one kind of fault."""
+    """How long each release took to recover from one kind of fault."""
 
     what: str
-    """The kind of fault, such as kill; of several in one run the longest counts."""
+    """The kind of fault, such as kill; if a run has several, the longest recovery counts."""
     values: list[list[Back | None]]
-    """Of each release, one per run; None if a run does not tell. A control's runs are the first release's too."""
+    """For each release, one value per run; None if a run does not show it. The first release includes the control."""
     against: list[Against]
     """One comparison per release after the first; `change` is the ratio of the times."""
 
 
 @dataclass(frozen=True)
 class OperationCost:
-    """What one operation takes in every release, and how that compares with the first release."""
+    """What one operation costs in every release, and how that compares with the first release."""
 
     costs: OperationCosts
     against: list[Against]
@@ -122,7 +122,7 @@ class Comparison:
 
     releases: list[Release]
     control: Release | None
-    """Runs of the first release that stand for another one, so that it is known what a comparison finds in nothing."""
+    """Runs of the first release that stand in for another one, to show what a comparison finds if nothing differs."""
     beside: list[Baseline]
     beside_names: list[str]
     """One name per published result; if it has a run, that run's name."""
@@ -133,9 +133,9 @@ class Comparison:
     """The workload's main operation: claim, launch, boot_server, add-unit; empty if none was measured."""
     rows: list[Row]
     overall: list[Overall]
-    """Figures over all loads; empty with one run each, which cannot be judged."""
+    """Figures over all loads; empty with one run each, because these cannot be judged."""
     recovery: list[Recovery]
-    """How long releases took to be back after faults that the first one and another one had; empty without such."""
+    """How long releases took to recover from faults that the first and another one had; empty without such faults."""
     tips: list[Judgement]
     """For each release after the first, whether it tips at a lower load than the first (worse) or a higher one."""
     tip_changes: list[Change | None]
@@ -143,15 +143,15 @@ class Comparison:
     outcome: Outcome
     """The outcome of the worst release: by its tipping point, or by figures if that is not known to differ.
 
-    none: no difference that repeats do not explain. withheld: one that the control has, too, or one that other programs
-    may have made. single: one run each, and nothing that no repeat could explain. apart: no load was sustained by
-    both. published: there are fewer than two releases.
+    none: repeats explain every difference. withheld: the control shows the difference too, or other programs may have
+    caused it. single: one run each, and repeats could explain every difference. apart: no load was sustained by both.
+    published: there are fewer than two releases.
     """
     worse: list[str]
     better: list[str]
     """One line for a tipping point and for each figure that changed significantly, the largest change first."""
     withheld: list[str]
-    """One line for each change that is not judged, because the control shows as much."""
+    """One line for each change that is not judged because the control shows as much."""
     not_comparable: list[str]
     """Stage sizes, storms and operations that only some releases have."""
     differs: list[str]
@@ -159,15 +159,15 @@ class Comparison:
     resources: list[ResourceComparison]
     costs: list[CostComparison]
     operation_costs: list[OperationCost]
-    """What one operation took of the targets, where all runs know it; the CPU of the whole target first."""
+    """What one operation cost the targets, if all runs know it; the CPU of the whole target first."""
     published: list[PublishedRow]
     """Figures that several results in `beside` give."""
     sentence: str
     """The tipping points and costs in words."""
     control_words: str
-    """What the first release's control shows; empty without one."""
+    """What the first release's control shows; empty without a control."""
     changes: str
-    """How many figures changed, and which changed most."""
+    """How many figures changed, and which ones changed most."""
 
     @property
     def runs(self) -> list[RunData]:
@@ -186,12 +186,12 @@ class Comparison:
 
     @property
     def reaches(self) -> list[Reach]:
-        """How far each release came."""
+        """How far each release got."""
         return [release.reach for release in self.releases]
 
     @property
     def repeated(self) -> bool:
-        """Whether a release has several runs, which shows how much runs scatter."""
+        """Whether a release has several runs, which show how much runs scatter."""
         return any(len(release.runs) > 1 for release in self.releases) or self.control is not None
 
     @property
@@ -210,18 +210,18 @@ def compare(
     control: Sequence[RunData] = (),
     cautions: Sequence[str] = (),
 ) -> Comparison:
-    """Compare every release with the first one; each is a run, or runs that are repeats of each other.
+    """Compare every release with the first one; each is one run, or several that are repeats of each other.
 
     Tipping points come first: at a lower load is worse, at a higher load better. Figures at loads that all runs of both
-    held come next. A difference is one if it is more than `tolerance`, and more than the scatter of repeats explains
-    among all figures together (scatter.py), and more than between the first release and its `control`, if there is one.
-    A run beside which other programs took much of the target's processors is left out. If that is so of all runs of a
-    release, nothing of it is judged. With one run each nothing is known of that scatter. Then only tipping points that
-    are far apart (reach.APART) are judged. Published results (`beside`) are compared with each other by figures.
-    `cautions` are said with the sentence.
+    held come next. A difference counts if it is more than `tolerance`, more than the scatter of repeats explains across
+    all figures (scatter.py), and more than the difference between the first release and its `control`, if there is one.
+    A run during which other programs took much of the target's processors is left out. If this applies to all runs of a
+    release, the release is not judged. With one run each, nothing is known about the scatter of repeats, so only
+    tipping points that are far apart (reach.APART) are judged. Published results (`beside`) are compared with each
+    other by figures. `cautions` are added to the sentence.
 
     Raises UserError without any run if `beside` has no figure in common, for runs with different units of load, for a
-    run without stages, for one run that stands in two places, and for a negative or infinite tolerance.
+    run without stages, for a run that is given twice, and for a negative or infinite tolerance.
     """
     published = compare_published(beside)
     given = [[one] if isinstance(one, RunData) else list(one) for one in releases]
@@ -244,7 +244,7 @@ def compare(
     again = sides.pop(1) if controlled is not None else None
     tables = [side.tables for side in sides]
     if again is not None:
-        # The control's runs stand beside the first release's, whose figures they are too.
+        # The control's runs are added to the first release's, because they measure the same release.
         tables[0] = [*tables[0], *again.tables]
     tables_of_costs = [side.costs for side in sides]
     if again is not None:
@@ -344,7 +344,7 @@ def compare(
 
 
 def _checked_unit(runs: Sequence[RunData], tolerance: float) -> str:
-    """Return the unit of the loads of runs that can be compared; empty without any. Raises as `compare`."""
+    """Return the load unit of runs that can be compared; empty without runs. Raises the same errors as `compare`."""
     if not (np.isfinite(tolerance) and tolerance >= 0):
         raise UserError("--tolerance", tolerance, "a share from 0 up, such as 0.1")
     units = sorted({run.manifest.load_unit for run in runs})
@@ -378,14 +378,14 @@ def _in_every_run(tables: Sequence[Table]) -> set[Key]:
 
 
 def _cells(tables: Sequence[Table], key: Key) -> list[Cell]:
-    """Return what the runs of a release measured of an operation at a load; empty unless all of them did."""
+    """Return what the runs of a release measured for an operation at a load; empty unless all of them did."""
     return [table[key] for table in tables] if all(key in table for table in tables) else []
 
 
 def _resources(
     figures: Sequence[ResourceComparison], counts: Sequence[int], pairs: Sequence[Pair]
 ) -> list[ResourceComparison]:
-    """Join the figures of repeats, of which each release has so many, with the ratios that the pairs found."""
+    """Join the figures of repeats (`counts` of each release) with the ratios that the pairs found."""
     return [
         replace(
             figure,
@@ -406,19 +406,19 @@ def _withheld_words(releases: Sequence[Release]) -> list[str]:
 
 
 def _disturbed(releases: Sequence[Release]) -> dict[str, str]:
-    """Return what other programs took beside the releases none of whose runs is without them, by their names."""
+    """Return what other programs took, by release, for releases whose runs were all disturbed."""
     found = {release.name: [disturbed(run) for run in release.runs] for release in releases}
     return {name: whys[0] for name, whys in found.items() if all(whys)}
 
 
 def _disturbed_control(runs: Sequence[RunData]) -> list[str]:
-    """Say so if the control has no run without other programs."""
+    """Report a control whose runs were all disturbed by other programs."""
     whys = [disturbed(run) for run in runs]
     return [f"The control shows little: {whys[0]} in all of its runs."] if whys and all(whys) else []
 
 
 def _unjudged_words(releases: Sequence[Release], unit: str) -> list[str]:
-    """Say of which releases it is uncertain whether the first one tips before them."""
+    """Say for which releases it is uncertain whether the first one tips before them."""
     words: list[str] = []
     reaches = [release.reach for release in releases]
     for other, reach in zip(releases[1:], reaches[1:], strict=True):
@@ -439,7 +439,7 @@ def _release(name: str, runs: list[RunData]) -> Release:
 
 
 def _differing(releases: Sequence[Sequence[RunData]]) -> list[str]:
-    """Return the settings in which releases' plans differ; of all runs where repeats of one release differ."""
+    """Return the settings in which releases' plans differ, for all runs if repeats of one release differ."""
     plans = [[run.manifest.plan or {} for run in of] for of in releases]
     if any(differences(of) for of in plans):
         return differences([plan for of in plans for plan in of])
@@ -475,7 +475,7 @@ def _beyond(key: Key, releases: Sequence[Release], control: Release | None) -> l
 
 
 def _faulted(releases: Sequence[Release], kind: StageKind, size: float) -> str:
-    """Say which release alone had a fault at a load; empty if all runs had the same ones, or none."""
+    """Say which release alone had a fault at a load; empty if all runs had the same faults, or none."""
     injected = [(reach.faults_at(kind, size), release) for release in releases for reach in release.reaches]
     if len({faults for faults, _ in injected}) == 1:
         return ""
@@ -484,7 +484,7 @@ def _faulted(releases: Sequence[Release], kind: StageKind, size: float) -> str:
 
 
 def _fault_words(releases: Sequence[Release], shared: Sequence[Key], unit: str) -> list[str]:
-    """Say which releases had a fault at loads at which others had none, or another one: these are not compared."""
+    """Say which releases had faults at loads where others had none or different ones: these loads are not compared."""
     apart: dict[tuple[StageKind, float], None] = {}
     for kind, size, _ in shared:
         if any(_faulted([releases[0], other], kind, size) for other in releases[1:]):
@@ -565,7 +565,7 @@ def _outcome(figures: Sequence[Overall | Recovery | OperationCost | Row], pairs:
 def _tip_words(pairs: Sequence[Pair], base: str) -> list[str]:
     """Say how the loads at which releases tip compare, with the interval between their runs.
 
-    Where a run gives only a bound there is no ratio: only which one tips at a lower load.
+    If a run gives only a bound, there is no ratio, only the order of the two.
     """
     said: list[str] = []
     for pair in pairs:
@@ -586,7 +586,7 @@ def _tip_words(pairs: Sequence[Pair], base: str) -> list[str]:
 
 
 def _cost_words(pairs: Sequence[Pair], base: str) -> list[str]:
-    """Say how many times the CPU of the first release others take for an operation, where that is certain."""
+    """Say how the CPU that releases need for an operation compares with the first release, where that is certain."""
     return [
         f"{pair.name} takes {show_number(round(change.change, 2))} times the CPU of {base} for each {_call(key)} "
         f"({_span(change.low, change.high)})"
@@ -597,13 +597,13 @@ def _cost_words(pairs: Sequence[Pair], base: str) -> list[str]:
 
 
 def _call(key: CostKey) -> str:
-    """Name an operation, and those that are counted with it."""
+    """Name an operation and those that are counted with it."""
     name = show_calls(key.operation, 1)
     return f"{name} with {show_list(list(key.includes))}" if key.includes else name
 
 
 def ratio_words(against: Against) -> str:
-    """Return the ratio of a cost with its interval: 1.12x (95 % 1.09x to 1.15x); empty if it is not known."""
+    """Return the ratio of a cost with its interval: 1.12x (95 % 1.09x to 1.15x); empty if unknown."""
     if against.change is None:
         return ""
     return f"{_times(against.change)} ({_interval(against.low, against.high)})"
@@ -615,7 +615,7 @@ def _span(low: float, high: float) -> str:
 
 
 def _served_words(pairs: Sequence[Pair], base: str) -> list[str]:
-    """Say how the most that releases served compares."""
+    """Say how the highest rates that releases served compare."""
     return [
         f"the most {operation} calls that {pair.name} serves a second are {times(one.change)} those of {base} "
         f"({_interval(one.low, one.high)})"
@@ -626,7 +626,7 @@ def _served_words(pairs: Sequence[Pair], base: str) -> list[str]:
 
 
 def _typical_words(pairs: Sequence[Pair], base: str, unit: str) -> list[str]:
-    """Say how many times as long a typical call takes."""
+    """Say how the duration of a typical call compares."""
     return [
         f"a typical call of {pair.name} {_up_to(pair, unit)} takes {times(one.change)} the time of {base} "
         f"({_interval(one.low, one.high)})"
@@ -636,7 +636,7 @@ def _typical_words(pairs: Sequence[Pair], base: str, unit: str) -> list[str]:
 
 
 def _is_told(pair: Pair, figure: Against) -> bool:
-    """Return whether a figure of capacity belongs beside the tipping points: it is certain, and does not contradict."""
+    """Return whether to show a capacity figure with the tipping points: it is certain, and does not contradict them."""
     return figure.judgement in ("worse", "better") and pair.tip in ("same", "unsure", figure.judgement)
 
 
@@ -666,7 +666,7 @@ def _main(runs: Sequence[RunData]) -> str:
 
 
 def _certain(against: Sequence[Against], names: Sequence[str]) -> list[tuple[float, str]]:
-    """Return the changes of a figure that are certain, each with the name of its run. `names[0]` is the base."""
+    """Return the certain changes of a figure, each with the name of its run. `names[0]` is the base."""
     return [
         (one.change, name)
         for one, name in zip(against, names[1:], strict=True)
@@ -677,7 +677,7 @@ def _certain(against: Sequence[Against], names: Sequence[str]) -> list[tuple[flo
 def _main_words(
     rows: Sequence[Row], main: str, names: Sequence[str], reaches: Sequence[Reach], unit: str
 ) -> str:
-    """Say how much the main operation changed at the most telling load, if the change is certain."""
+    """Say how much the main operation changed at the most informative load, if the change is certain."""
     of_main = [row for row in rows if row.operation == main and not row.storm and not row.destroy]
     load = telling_load([row.size for row in of_main], reaches)
     said = [
@@ -817,7 +817,7 @@ def _recovery_change(one: Recovery, number: int) -> str:
 
 
 def _recovery_words(recovery: Sequence[Recovery], names: Sequence[str]) -> list[str]:
-    """Say how much longer or shorter releases take to be back, where that is certain."""
+    """Say how much longer or shorter releases take to recover, where that is certain."""
     return [
         f"back after {one.what} in {_bound_words(one)}{range_words(certain, len(names))} the time"
         for one in recovery
@@ -826,7 +826,7 @@ def _recovery_words(recovery: Sequence[Recovery], names: Sequence[str]) -> list[
 
 
 def _bound_words(one: Recovery, number: int | None = None) -> str:
-    """Say that a ratio is the least or the most it may be, because a release was not back while it was watched.
+    """Say that a ratio is a lower or an upper bound, because a release did not recover while it was watched.
 
     `number` is the release's; None for all of them.
     """
@@ -860,7 +860,7 @@ def _times(ratio: float | None) -> str:
 
 
 def _interval(low: float | None, high: float | None) -> str:
-    """Write the 95 % interval of a ratio; of one that is narrower than its digits, that it is no wider."""
+    """Write the 95 % interval of a ratio; if it is narrower than its digits can show, say that it is no wider."""
     first, last = _times(low), _times(high)
     return f"95 % about {first}" if first == last != "no bound" else f"95 % {first} to {last}"
 
@@ -868,7 +868,7 @@ def _interval(low: float | None, high: float | None) -> str:
 def _not_comparable(
     keys: Sequence[Key], tables: Sequence[Set[Key]], names: Sequence[str], unit: str
 ) -> list[str]:
-    """Return one line for all sizes and operations that the same runs have and others lack."""
+    """Return one line for each set of sizes and operations that the same runs have and others lack."""
     operations: dict[tuple[StageKind, float, tuple[str, ...]], list[str]] = {}
     for kind, size, operation in keys:
         has = tuple(

@@ -29,9 +29,9 @@ class CostComparison:
 
 
 def compare_costs(runs: Sequence[Analysis]) -> list[CostComparison]:
-    """Return the costs that at least two runs (or the only run) have, if one of them is more than noise; see cost.py.
+    """Return the costs that at least two runs (or the only run) have, if one of them exceeds noise; see cost.py.
 
-    A single load gives no interval. It still gives a cost if the idle state is known.
+    A single load gives no interval, but still a cost if the idle state is known.
     """
     found: dict[tuple[str, str, str], dict[int, Cost]] = {}
     titles = titles_of(
@@ -53,9 +53,9 @@ def compare_costs(runs: Sequence[Analysis]) -> list[CostComparison]:
 
 
 def costs_together(compared: Sequence[CostComparison], counts: Sequence[int]) -> list[CostComparison]:
-    """Join the costs of repeats, of which each release has so many in order.
+    """Join the costs of repeats; `counts` is the number of repeats of each release, in order.
 
-    What a further unit adds is their mean, and its interval their range. A release has a cost if all runs show it.
+    The cost of a further unit is their mean, and its interval is their range. A release has a cost if all runs show it.
     """
     ends = list(accumulate(counts))
     joined: list[CostComparison] = []

@@ -1,4 +1,4 @@
-"""Which runs are no measure of their release, as other programs took much of the target's processors meanwhile."""
+"""Finds runs that do not represent their release, because other programs took much of the target's processors."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tippingpoint.rundir.results import RunData
 
 
 def disturbed(run: RunData) -> str:
-    """Return how much CPU other programs used during the run's holds, if it is too much; otherwise empty.
+    """Return how much CPU other programs used during the run's holds if it was too much, else an empty text.
 
-    A search repeats what it missed beside other programs, and withholds its answer if they do not go.
+    A search repeats loads that it missed while other programs ran, and withholds its answer if they do not leave.
     """
     if probe_events(run.events):
         return ""
@@ -22,7 +22,7 @@ def disturbed(run: RunData) -> str:
 
 
 def undisturbed(runs: Sequence[RunData]) -> tuple[list[RunData], list[tuple[int, str]]]:
-    """Return the runs that are a measure of their release, and which others are left out, from 1, and why.
+    """Return the runs that represent their release, and the numbers of the others, counted from 1, with the reasons.
 
     If all are disturbed, all are returned.
     """

@@ -15,23 +15,23 @@ from tippingpoint.rundir.results import RunData, load_run
 
 
 def load_named(name: str) -> RunData | None:
-    """Load the run in a directory or a digest file, or that of a baseline's published transcript; None if it has
-    none."""
+    """Load the run of a directory, a digest file or a baseline's published transcript; None for a baseline without
+    one."""
     return load_baseline(name).run() if name.startswith(PREFIX) else _run_at(Path(name))
 
 
 def _run_at(path: Path) -> RunData:
-    is_digest = path.suffix == SUFFIX or path.is_fifo() or path.is_socket()  # a run's directory is no pipe
+    is_digest = path.suffix == SUFFIX or path.is_fifo() or path.is_socket()  # a run's directory is not a pipe
     return load_digest_file(path) if is_digest else load_run(path)
 
 
 def compare_repeats(
     releases: Sequence[Sequence[str]], control: Sequence[str], tolerance: float
 ) -> Comparison:
-    """Compare releases, each by its runs, with the first of them, and with its `control`: further runs of it.
+    """Compare releases, each given by its runs, with the first one and its `control`, which are further runs of it.
 
     A copy of a run counts once, with a caution. Raises UserError if there is only one release, for a published result,
-    for a run that is named twice, or whose copy stands for another release, if a run cannot be read, and in all cases
+    for a run that is named twice, or whose copy is given for another release, if a run cannot be read, and in all cases
     of `compare`.
     """
     names = [name for of in (*releases, control) for name in of]

@@ -18,9 +18,9 @@ _WHERE = (
     *("endpoints", "controller", "remote", "url", "socket", "agent", "identity"),
     *("ca", "cert", "key", "certificate", "credentials"),
 )
-"""Settings for a target's address and login, which do not change the load."""
+"""Settings for a target's address and login, which do not affect the load."""
 _MOST_SETTING = 40
-"""The most characters of a setting that may become a name."""
+"""The maximum number of characters of a setting that may become a name."""
 _MOST_DIFFERENCES = 12
 
 

@@ -1,4 +1,4 @@
-"""Compares what one operation takes of the targets of several runs, such as CPU time for each extension."""
+"""Compares what one operation costs the targets of several runs, such as CPU time for each extension."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from tippingpoint.compare.repeats import Figure, level_figure
 
 
 class CostKey(NamedTuple):
-    """Which cost of an operation."""
+    """Identifies one cost of an operation."""
 
     figure: str
     part: str
     operation: str
     includes: tuple[str, ...]
-    """Costs that include other operations are compared only where they include the same ones."""
+    """Costs that include other operations are compared only if they include the same ones."""
 
 
 CostTable = dict[CostKey, OperationCost]
-"""What the operations of one run took of all hosts together."""
+"""The costs of one run's operations, for all hosts together."""
 
 
 @dataclass(frozen=True)
 class OperationCosts:
-    """What one operation took in every release; the first one is the baseline."""
+    """What one operation cost in every release; the first one is the baseline."""
 
     key: CostKey
     what: str
@@ -38,9 +38,9 @@ class OperationCosts:
 
 
 def costs_of_run(analysis: Analysis) -> CostTable:
-    """Return what the operations of a run took, where it is more than noise: the CPU of the whole target first.
+    """Return the costs of a run's operations that exceed noise: the CPU of the whole target first.
 
-    That is called CPU whatever it was measured by, so that runs which were measured in different ways have it.
+    It is called CPU however it was measured, so runs that were measured in different ways have it in common.
     """
     cpu = {_key(cost, CPU): cost for cost in cpu_costs(analysis.operation_costs).values() if cost.is_told}
     known = [id(cost) for cost in cpu.values()]
@@ -57,7 +57,7 @@ def _key(cost: OperationCost, figure: str) -> CostKey:
 
 
 def cost_figure(before: Sequence[OperationCost], after: Sequence[OperationCost]) -> Figure:
-    """Return what an operation took as a figure, with the variance that the slices of its runs alone give it."""
+    """Return an operation's cost as a figure, with the variance from the slices of its runs alone."""
     floor = fmean(cost.log_error**2 for cost in (*before, *after))
     kind = f"{before[0].figure} {before[0].operation}"
     return level_figure(kind, [cost.value for cost in before], [cost.value for cost in after], floor)

@@ -38,15 +38,15 @@ from tippingpoint.compare.typical import parts_of, typical_figure
 from tippingpoint.plan.fields import StageKind
 
 CAPACITY_SHARE = 0.8
-"""The share of ERRS that is kept for the tipping point, what was served, and the typical call, together.
+"""The share of ERRS reserved for the tipping point, the rate served, and the typical call together.
 
-The figures get it too where one of these differs."""
+The other figures get it too if one of these differs."""
 CAPACITY_ERRS = ERRS * CAPACITY_SHARE
 FIGURES_ERRS = ERRS * (1 - CAPACITY_SHARE)
 SAME_SHARE = 0.001
-"""Rates that differ by less than one in a thousand, for certain, are the same."""
+"""Rates that certainly differ by less than this are the same."""
 _SIGMAS = 1.96
-"""Standard errors that a 95 % interval reaches to either side."""
+"""The half-width of a 95 % interval in standard errors."""
 _SWAPPED: dict[Judgement, Judgement] = {"worse": "better", "better": "worse"}
 
 
@@ -58,26 +58,26 @@ class Against:
     """For percentiles the ratio to the baseline, for rates the difference. None without a figure."""
     low: float | None
     high: float | None
-    """The 95 % interval of `change` alone: between runs with repeats, else between the samples of one run each.
+    """The 95 % interval of `change` alone: between runs if there are repeats, else from the samples of one run each.
 
     A bound is infinite if a sample is too small for it.
     """
     judgement: Judgement | None
-    """The judgement of all figures together (ERRS), always unsure with one run each; None if `beyond` says why."""
+    """The judgement across all figures (ERRS), always unsure with one run each; None if `beyond` says why."""
     beyond: str = ""
     """Why nothing is judged at this load: it is past the cliff of one of the two, or one did not hold it."""
     withheld: bool = False
-    """Whether a change is not judged because the first release differs from its own control as much."""
+    """Whether a change is not judged because the first release differs just as much from its own control."""
 
 
 _Subject = tuple[StageKind, str, str] | int | str
 """Kind of stage, operation and measure; or the number of a resource figure; or the kind of a fault."""
 _Both = tuple[Figure, Figure | None]
-"""A figure of both releases, and the same of the first release and its control."""
+"""A figure of both releases, and the same figure of the first release and its control."""
 _What = TypeVar("_What")
 _One = TypeVar("_One")
 NOT_COMPARED = Against(None, None, None, "unsure")
-"""A figure that one of the two lacks."""
+"""The result for a figure that one of the two lacks."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +91,13 @@ class Side:
     backs: list[dict[str, Back]]
     """When the target was back, by kind of fault, in each run."""
     ramps: list[Ramp]
-    """What was served, and how long calls took, at each step of each run."""
+    """The served rates and the call durations, at each step of each run."""
     costs: list[CostTable]
-    """What operations took of the target in each run."""
+    """What operations cost the target in each run."""
 
 
 class Pair:
-    """The first release and another one: how they differ in everything that is judged."""
+    """The first release and another one, with their differences in everything that is judged."""
 
     def __init__(
         self,
@@ -109,29 +109,29 @@ class Pair:
         *,
         disturbed: bool = False,
     ) -> None:
-        """`disturbed` means that other programs may have caused any difference: then none is certain."""
+        """`disturbed` means that other programs may have caused any difference, so none is certain."""
         self.disturbed = disturbed
         self._base, self._other, self._control = base, other, control
         self._tolerance = tolerance
         again = len(control.tables) if control is not None else 0
         self.repeated = len(base.tables) + len(other.tables) + again > 2
-        """Whether a release was run more than once, so that something is known of how runs scatter."""
+        """Whether a release was run more than once, so that the scatter between runs is known."""
         self.tip: Judgement = "unsure"
         """Whether the other release tips at a lower load (worse) or a higher one (better)."""
         self.tip_change: Change | None = None
-        """The ratio of the loads at which they tip; None without repeats, or if one is unknown, or only a bound."""
+        """The ratio of the loads at which they tip; None without repeats, or if one is unknown or only a bound."""
         self.tip_withheld = False
-        """Whether they tip at different loads, but the first release and its control do as well."""
+        """Whether they tip at different loads, but so do the first release and its control."""
         self.control_differs = False
-        """Whether the first release differs from its own control for certain."""
+        """Whether the first release certainly differs from its own control."""
         self.typical = NOT_COMPARED
         """How long a typical call took; not compared without repeats or a ramp in common."""
         self.typical_to = 0.0
-        """The largest load that `typical` is about."""
+        """The largest load that `typical` covers."""
         self.served: dict[str, Against] = {}
-        """By operation, the ratio of the most that was served a second; without repeats or a ramp in common empty."""
+        """By operation, the ratio of the highest rates served; empty without repeats or a ramp in common."""
         self.cost_changes: dict[CostKey, Change] = {}
-        """The ratios of what operations take; without repeats, or a cost that all runs have, empty."""
+        """The ratios of operations' costs; empty without repeats or a cost that all runs have."""
         of_costs = self._costs() if self.repeated else {}
         decided = self._compare_capacity(of_costs)
         figures = self._figures(beyond) if self.repeated else {}
@@ -140,7 +140,7 @@ class Pair:
         every: dict[_Subject | CostKey, _Both] = {**over_all, **_without(of_costs, self.cost_changes)}
         tested = self._tested(every, errs)
         self._overall = {what: tested[what] for what in over_all}
-        """By what it is, each figure's change over all loads."""
+        """Each figure's change over all loads, by what the figure is."""
         self.cost_changes = {key: self.cost_changes.get(key) or tested[key] for key in of_costs}
         at_loads = {(what, load): figure for what, of in figures.items() for load, figure in of.items()}
         self._at_loads = {
@@ -169,7 +169,7 @@ class Pair:
         )
 
     def overall(self) -> dict[tuple[StageKind, str, str], Against]:
-        """Judge operations over all loads that all runs sustained, by kind of stage, operation and measure."""
+        """Judgements over all loads that all runs sustained, by kind of stage, operation and measure."""
         return {
             what: self._judged(change, what[2], 0.0, 0.0)
             for what, change in self._overall.items()
@@ -177,10 +177,10 @@ class Pair:
         }
 
     def recovery(self, kind: str) -> Against:
-        """Judge how long the target takes to be back after faults of a kind.
+        """Judge how long the target takes to recover from faults of a kind.
 
-        Where it was not back, the time is a bound: it can only show that this release takes longer than others, and the
-        ratio has no bound on that side.
+        If it did not recover, the time is a lower bound: it can only show that this release takes longer than others,
+        and the ratio is unbounded on that side.
         """
         base, other, again = (
             [backs.get(kind) for backs in side.backs] if side is not None else []
@@ -207,7 +207,7 @@ class Pair:
         if measure not in RATES:
             judgement = judged(change, 1 / (1 + self._tolerance), 1 + self._tolerance)
         else:
-            # A share of the smaller rate, so that swapping the releases swaps worse and better.
+            # Relative to the smaller rate, so that swapping the releases swaps worse and better.
             margin = self._tolerance * min(before, after)
             judgement = judged(change, -margin, margin)
             within = max(margin, SAME_SHARE)
@@ -217,7 +217,7 @@ class Pair:
         return Against(change.change, change.low, change.high, judgement, withheld=withheld)
 
     def ratios(self, number: int, ratios: Sequence[Ratio | None]) -> list[Ratio | None]:
-        """Return the ratios of a resource figure, by its number, with their intervals between runs."""
+        """Return the ratios of the resource figure with that number, with their intervals between runs."""
         return [
             self._between_runs(ratio, self._at_loads.get((number, at))) if ratio is not None else None
             for at, ratio in enumerate(ratios)
@@ -231,7 +231,7 @@ class Pair:
         return Ratio(change.change, change.low, change.high, certain)
 
     def cost(self, key: CostKey) -> Against:
-        """Judge what an operation takes; one run each is not judged."""
+        """Judge the cost of an operation; one run each is not judged."""
         if not self.repeated:
             before, after = (side.costs[0].get(key) for side in (self._base, self._other))
             return _one_cost_each(before, after) if before is not None and after is not None else NOT_COMPARED
@@ -239,7 +239,7 @@ class Pair:
         return NOT_COMPARED if change is None else self._judged(change, "", 0.0, 0.0)
 
     def _costs(self) -> dict[CostKey, _Both]:
-        """Return what operations take, where all runs know it."""
+        """Return the costs of operations that all runs know."""
         tables = [side.costs for side in self._sides]
         shared = [key for key in tables[0][0] if all(key in table for of in tables for table in of)]
         found = {key: _both(cost_figure, *([table[key] for table in of] for of in tables)) for key in shared}
@@ -248,7 +248,7 @@ class Pair:
     def _compare_capacity(self, costs: Mapping[CostKey, _Both]) -> bool:
         """Compare tipping points, throughput, typical response times, and the CPU time of the main operation.
 
-        Tell whether figures need no share of the chance: one of these differs, or none can be compared.
+        Return whether the other figures get all of ERRS: one of these differs, or none can be compared.
         """
         base, other = self._base.release, self._other.release
         same_thresholds = len({str(_thresholds(release)) for release in (base, other)}) == 1
@@ -284,7 +284,7 @@ class Pair:
         return not found or any(one in _SWAPPED for one in (self.tip, *judged_of))
 
     def _tips(self, same_thresholds: bool) -> _Both | None:
-        """Return where both tip as a figure; None if it is unknown for a run, or if the runs do not differ."""
+        """Return where both tip, as a figure; None if this is unknown for a run, or if the runs do not differ."""
         first, other, *again = (side.release.reaches for side in self._sides)
         before = [reach for of in (first, *again) for reach in of]
         known = all(
@@ -328,7 +328,7 @@ class Pair:
         return [self._base, self._other, *([self._control] if self._control is not None else [])]
 
     def _control_changed(self, figures: Mapping[_What, _Both], errs: float) -> bool:
-        """Return whether any of these figures differs for certain between the first release and its control."""
+        """Return whether any of these figures certainly differs between the first release and its control."""
         own = {what: (alone, None) for what, (_, alone) in figures.items() if alone is not None}
         return any(change.certain for change in self._tested(own, errs).values())
 
@@ -341,7 +341,7 @@ class Pair:
         return dict(zip(figures, found, strict=True))
 
     def _figures(self, beyond: Mapping[Key, str]) -> dict[_Subject, dict[float, _Both]]:
-        """Return every figure that all runs have, by load; beside it that of the first release and its control."""
+        """Return every figure that all runs have, by load, each with that of the first release and its control."""
         sides = self._sides
         found: dict[_Subject, dict[float, _Both]] = {}
 
@@ -392,13 +392,13 @@ def _both(
     other: Sequence[_One],
     again: Sequence[_One] = (),
 ) -> _Both | None:
-    """Make a figure of both releases, and of the first one and its control; None if it cannot be made."""
+    """Make a figure of both releases, and of the first one and its control; None if that is impossible."""
     made = make([*first, *again], other)
     return (made, make(first, again) if again else None) if made is not None else None
 
 
 def _higher_is_better(found: Against) -> Against:
-    """Turn round a judgement by which larger figures are worse."""
+    """Reverse a judgement that treats larger figures as worse."""
     return replace(found, judgement=_SWAPPED.get(found.judgement or "unsure", found.judgement))
 
 
@@ -423,14 +423,14 @@ def _share(cells: Sequence[Cell], measure: str) -> float:
 
 
 def _one_cost_each(before: OperationCost, after: OperationCost) -> Against:
-    """Return a ratio and the interval that the slices of both runs give it. It is not judged."""
+    """Return a ratio with its interval from the slices of both runs. It is not judged."""
     ratio = after.value / before.value
     reach = exp(_SIGMAS * hypot(before.log_error, after.log_error))
     return Against(ratio, ratio / reach, ratio * reach, "unsure")
 
 
 def _one_run_each(base: Cell, cell: Cell, measure: str) -> Against:
-    """Return a change and the interval that the samples of both runs give it. It is not judged."""
+    """Return a change with its interval from the samples of both runs. It is not judged."""
     if measure in PERCENTILES:
         if not base.latencies.total or not cell.latencies.total:
             return NOT_COMPARED

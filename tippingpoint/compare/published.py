@@ -35,9 +35,9 @@ class Told:
     """One baseline's entry in a row."""
 
     value: float | None
-    """The value in the row's unit, and per its `per`; None if only a relation to another baseline was published."""
+    """The value in the row's unit, per its `per`; None if only a relation to another baseline was published."""
     figure: Figure | None
-    """The published figure; None for the baseline that another one refers to."""
+    """The published figure; None for the baseline to which another one refers."""
     ratio: float | None
     """The ratio to the row's base; None for a row of differences."""
     difference: float | None
@@ -57,7 +57,7 @@ class PublishedRow:
     unit: str
     """The unit: bytes, s, cores ...; empty for a row of ratios."""
     per: str
-    """The unit of load that values are divided by, such as `connection`; empty for totals."""
+    """The unit of load by which values are divided, such as `connection`; empty for totals."""
     told: list[Told | None]
     """One entry per baseline; None if it has no figure."""
     base: int
@@ -70,11 +70,11 @@ class PublishedRow:
 
 
 def compare_published(baselines: Sequence[Baseline]) -> list[PublishedRow]:
-    """Return the figures that several baselines have: resources first, then others and Rally's tables.
+    """Return the figures that several baselines have: resources first, then other figures and Rally's tables.
 
-    Resources (`Figure.resource`) are compared per unit of a load that all of them have, such as connections. This
-    includes the fixed cost, because one published number has no slope. Other figures are compared at equal loads. If
-    no two loads are equal and each baseline has one figure, these are compared, so their loads must be shown.
+    Resources (`Figure.resource`) are compared per unit of a load that all baselines have, such as connections. This
+    includes the fixed cost, because one published number has no slope. Other figures are compared at equal loads. If no
+    two loads are equal and each baseline has one figure, these are compared, so their loads must be shown.
     """
     rows = [*_relative(baselines), *_shared(baselines)]
     return sorted(rows, key=_place)
@@ -182,7 +182,7 @@ def _relative(baselines: Sequence[Baseline]) -> list[PublishedRow]:
 
 
 def _both(figure: Figure, forwards: bool) -> tuple[Told, Told]:
-    """Return a relative figure's entries for its own baseline and the one it refers to.
+    """Return a relative figure's entries for its own baseline and the one to which it refers.
 
     `forwards` if the latter is the base.
     """

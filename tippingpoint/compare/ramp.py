@@ -1,4 +1,4 @@
-"""The steps of a run's ramp, as far as they describe the target: what was served at each, and how long a call took."""
+"""The steps of a run's ramp that describe the target: the rate served at each, and how long a call took."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 
 FEW = 0.01
-"""The largest share of an operation's calls that may fail at a load: the others say how long a typical call took."""
+"""The largest share of an operation's calls that may fail at a load if the others are to show a typical call."""
 _ALIKE_S = 0.5
-"""Holds that differ by no more than this are the same: workers learn of their begin and end one after the other."""
+"""Holds that differ by no more than this are the same: workers learn of their start and end one after the other."""
 
 _CLAIMS = "claims/s"
-"""The load that is made of claims. Beside other loads there are claims of what was lost, and more are not better."""
+"""The load that consists of claims. At other loads, claims replace what was lost, and more are not better."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Step:
 
     size: float
     hold: float
-    """Seconds for which it was held."""
+    """How long it was held, in seconds."""
     served: dict[str, tuple[int, float]]
-    """By operation of the load that was tried, how many calls succeeded, and in how many seconds."""
+    """For each operation of the offered load, how many calls succeeded, and in how many seconds."""
     calls: dict[str, tuple[float, float]]
-    """By operation, the mean of the logarithms of its latencies, and the variance that its samples alone give it.
+    """For each operation, the mean of the logarithms of its latencies, and the variance from sampling alone.
 
     Empty where calls failed: a target that fails fast is not quicker.
     """
@@ -44,13 +44,13 @@ Ramp = list[Step]
 
 
 def ramp_of(analysis: Analysis) -> Ramp:
-    """Return the steps of a run before the first one that says nothing of the target.
+    """Return the steps of a run before the first one that is inconclusive about the target.
 
-    That is one with a fault, one that the generator itself may have limited, or one that was cut short.
+    Such a step has a fault, may have been limited by the generator itself, or was cut short.
     """
     run = analysis.run
     if run.manifest.timeline == "order":
-        return []  # it is unknown for how long loads were held
+        return []  # it is unknown how long loads were held
     faults = fault_spans(run.events)
     operations = [name for name in run.operations if name not in OWN_CALLS]
     offered = _offered(run)
@@ -67,7 +67,7 @@ def ramp_of(analysis: Analysis) -> Ramp:
 
 
 def alike(ramps: Sequence[Ramp]) -> int:
-    """Return how many steps all runs have alike, up to the first one that differs: of one size, held as long."""
+    """Return how many steps are alike in all runs, up to the first that differs in size or duration of the hold."""
     number = 0
     for steps in zip(*ramps, strict=False):
         first = steps[0]
@@ -78,7 +78,7 @@ def alike(ramps: Sequence[Ramp]) -> int:
 
 
 def _offered(run: RunData) -> Sequence[str]:
-    """Return the operations by which a load is offered, and not what is done again for things that were lost."""
+    """Return the operations that offer the load, without those that replace what was lost."""
     if run.instances:
         return LAUNCHES  # the steps of a launch may be tried again
     return [name for name in run.own_load if name != "claim" or run.manifest.load_unit == _CLAIMS]

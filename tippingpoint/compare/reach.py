@@ -1,4 +1,4 @@
-"""Describes how far a run came: where it tips, and at which loads it may be compared with another."""
+"""Describes how far a run got: where it tips, and at which loads it may be compared with another."""
 
 from __future__ import annotations
 
@@ -15,39 +15,40 @@ from tippingpoint.util.text import show_amount, show_size
 Judgement = Literal["worse", "better", "same", "unsure"]
 
 APART = 5.0
-"""One run each: loads at which they tip are this many times apart before one is called worse. No two of 23 runs of one
-release on a busy machine were, but some were 4 times (docs/explanation/how-releases-are-compared.md)."""
+"""With one run each, the loads at which they tip must differ by this factor before one is called worse. No two of 23
+runs of one release on a busy machine did, but some differed by a factor of 4
+(docs/explanation/how-releases-are-compared.md)."""
 
 
 @dataclass(frozen=True)
 class Reach:
-    """How far a run came: the loads around its tipping point, or the largest that it held."""
+    """How far a run got: the loads around its tipping point, or the largest that it held."""
 
     held: float | None
-    """The largest load that was held before the run tips; None without one."""
+    """The largest load that was held before the run tips; None if there is none."""
     broken: float | None
     """The first load past the tipping point; None if the run did not tip."""
     doubt: str
-    """Why the tipping point says little about the target; empty without doubt."""
+    """Why the tipping point says little about the target; empty if there is no doubt."""
     by: str = ""
     """The sign of tipping: knee, cliff or threshold; empty if the run did not tip."""
     evidence: str = ""
     """The evidence in a few words; empty if the run did not tip."""
     loads: tuple[float, ...] = ()
-    """The loads that it held below its cliff, ascending. Figures are judged at these loads only."""
+    """The loads that it held below its cliff, ascending. Figures are judged only at these loads."""
     unjudged: float | None = None
     """The smallest load with a threshold that was not judged, because the generator itself was late; else None."""
     cliff: float | None = None
     """The load from which it breaks without a fault; None if it does not break."""
     extent: str = "the largest tried"
-    """What `held` is where the run did not tip: the largest load tried, that was held, or that all repeats held."""
+    """What `held` is if the run did not tip: the largest load tried, the largest held, or what all repeats held."""
     faults: tuple[tuple[StageKind, float, tuple[str, ...]], ...] = ()
     """The stages of the run during which a fault was injected: kind, size, and the kinds of faults."""
 
     def words(self, unit: str) -> str:
-        """Say where it tips: at 2,000 to 4,000 leases; or how far it was tried: held 16,000 leases, the largest tried.
+        """Say where it tips: at 2,000 to 4,000 leases; or how far it was tested: held 16,000 leases, the largest tried.
 
-        Empty if unknown. A load that was held is a lower bound of where it tips, and no measurement.
+        Empty if unknown. A load that was held is a lower bound of the tipping point, not a measurement.
         """
         if self.broken is None:
             return f"passed {_amount(self.held, unit)}, {self.extent}" if self.held is not None else ""
@@ -65,16 +66,16 @@ class Reach:
 
     @property
     def order(self) -> tuple[float, float]:
-        """A sort key, larger for a run that came further."""
+        """A sort key, larger for a run that got further."""
         return (inf if self.broken is None else self.broken), (-1 if self.held is None else self.held)
 
     @property
     def bounded(self) -> bool:
-        """Whether only a bound is known of where it tips: it held all that was tried, or nothing."""
+        """Whether only a bound of its tipping point is known: it held everything that was tried, or nothing."""
         return self.held is None or self.broken is None
 
     def holds(self, load: float) -> bool | None:
-        """Return whether it tips beyond a load; None if that is not known."""
+        """Return whether it tips beyond a load; None if unknown."""
         if self.held is not None and load <= self.held:
             return True
         return False if self.broken is not None and load >= self.broken else None
@@ -92,7 +93,7 @@ class Reach:
 
 
 def reach_of(analysis: Analysis) -> Reach:
-    """Return how far a run came."""
+    """Return how far a run got."""
     cliff, point = analysis.tipping.cliff, analysis.tipping.point
     breaks = cliff.first_broken if cliff is not None and not cliff.during_fault else None
     if point is not None and point.by == "limit":
@@ -132,7 +133,7 @@ def _tried(analysis: Analysis) -> set[float]:
 
 
 def _faults_of(analysis: Analysis) -> tuple[tuple[StageKind, float, tuple[str, ...]], ...]:
-    """Return what was injected during the stages of each kind and size, where no stage of these had none."""
+    """Return what was injected during the stages of each kind and size, if every such stage had a fault."""
     found: dict[tuple[StageKind, float], list[tuple[str, ...]]] = {}
     injected = fault_spans(analysis.run.events)
     for stage in analysis.run.stages:
@@ -147,9 +148,9 @@ def _faults_of(analysis: Analysis) -> tuple[tuple[StageKind, float, tuple[str, .
 
 
 def reach_together(reaches: Sequence[Reach]) -> Reach:
-    """Return how far repeats of one release came: all tip within its loads, and all held its `loads`.
+    """Return how far repeats of one release got: all tip within its loads, and all held its `loads`.
 
-    One run that did not tip leaves it open where the release tips; the others show only from which load on.
+    If one run did not tip, it is open where the release tips; the others only show the load from which it may.
     """
     first, *others = reaches
     if not others:
@@ -173,7 +174,7 @@ def reach_together(reaches: Sequence[Reach]) -> Reach:
 
 
 def comparable_tips(base: Reach, other: Reach, *, same_thresholds: bool = True) -> bool:
-    """Return whether it is known of both runs where they tip, by the same thresholds, without doubt."""
+    """Return whether it is known without doubt, and by the same thresholds, where both runs tip."""
     if not same_thresholds and {"threshold", "limit"} & {base.by, other.by}:
         return False
     if not_judged(base, other) is not None:
@@ -184,9 +185,10 @@ def comparable_tips(base: Reach, other: Reach, *, same_thresholds: bool = True) 
 def tips_against(base: Reach, other: Reach, *, same_thresholds: bool = True) -> Judgement:
     """Judge whether one run tips at a lower load than one run of the base (worse) or at a higher one (better).
 
-    Each tips somewhere between two loads, of a search the 95 % interval of its limit. Nothing tells how repeats
-    scatter, so the larger load has to be APART times the smaller one. Equal pairs of loads are the same; all else is
-    unsure. A missed threshold is also unsure if the other run's thresholds differ, or were not judged.
+    Each tips somewhere between two loads; in a search, these are the 95 % interval of its limit. Nothing shows how
+    repeats scatter, so the larger load must be APART times the smaller one. Equal pairs of loads are the same;
+    everything else is unsure. A missed threshold is also unsure if the other run's thresholds differ, or were not
+    judged.
     """
     if not comparable_tips(base, other, same_thresholds=same_thresholds):
         return "unsure"
@@ -200,7 +202,7 @@ def tips_against(base: Reach, other: Reach, *, same_thresholds: bool = True) -> 
 
 
 def not_judged(base: Reach, other: Reach) -> Reach | None:
-    """Return the run whose thresholds were not judged where the other run missed one; None if neither."""
+    """Return the run whose thresholds were not judged where the other run missed one; None if there is none."""
     if _may_have_missed(base, other):
         return other
     return base if _may_have_missed(other, base) else None

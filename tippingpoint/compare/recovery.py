@@ -1,4 +1,4 @@
-"""Compares how long targets took to be back after the faults of a plan."""
+"""Compares how long targets took to recover from the faults of a plan."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from tippingpoint.plan.base import UNDONE_BY
 from tippingpoint.util.numbers import show_number
 
 _LEAST_S = 0.5
-"""Seconds that a shorter time counts as: workers write what ended in each second."""
+"""The least time that counts, in seconds: workers record what ended in each second."""
 
 
 @dataclass(frozen=True)
 class Back:
-    """When a target was back from the faults of one kind, in one run."""
+    """When a target had recovered from the faults of one kind, in one run."""
 
     seconds: float
-    """Seconds from the fault until all was as before, of the longest; 0 if clients noticed nothing."""
+    """Seconds from the fault until everything was as before, for the longest recovery; 0 if clients noticed nothing."""
     never: bool
-    """Whether it was not back while the load stayed the same: `seconds` is then how long that was."""
+    """Whether it did not recover while the load stayed the same: `seconds` is then how long the load did."""
     exact_to: float
-    """Seconds by which the time may be wrong."""
+    """The uncertainty of the time, in seconds."""
 
 
 def backs_of(analysis: Analysis) -> dict[str, Back]:
-    """Return what a run shows about each kind of fault, such as `kill`, except of what undoes others.
+    """Return what a run shows about each kind of fault, such as `kill`, except actions that undo other faults.
 
-    A kind is left out if it is not known what clients would have noticed of one of its faults.
+    A kind is left out if it is unknown what clients would have noticed of one of its faults.
     """
     found: dict[str, list[Back | None]] = {}
     for after in analysis.aftermaths:
@@ -50,7 +50,7 @@ def backs_of(analysis: Analysis) -> dict[str, Back]:
 
 
 def recovery_figure(before: Sequence[Back], after: Sequence[Back]) -> Figure:
-    """Return the times as a figure, with the variance of an even chance within what they may be wrong by."""
+    """Return the times as a figure, with the variance of a uniform distribution over their uncertainty."""
     runs = [*before, *after]
     levels = [max(back.seconds, _LEAST_S) for back in runs]
     floor = fmean((back.exact_to / level) ** 2 / 3 for back, level in zip(runs, levels, strict=True))
@@ -58,12 +58,12 @@ def recovery_figure(before: Sequence[Back], after: Sequence[Back]) -> Figure:
 
 
 def ratio_of(before: Back, after: Back) -> float:
-    """Return how many times as long it took."""
+    """Return the ratio of the times."""
     return max(after.seconds, _LEAST_S) / max(before.seconds, _LEAST_S)
 
 
 def show_back(backs: Sequence[Back | None]) -> str:
-    """Say when a release was back, as the mean of its runs: 1.9 s, or `not within 38 s` if one was not."""
+    """Say when a release had recovered, as the mean of its runs: 1.9 s, or `not within 38 s` if a run had not."""
     told = [back for back in backs if back is not None]
     if not told or len(told) < len(backs):
         return "not known"

@@ -1,4 +1,4 @@
-"""Joins the runs of a release, and tests what differs between releases against how runs of one release scatter."""
+"""Joins the runs of a release, and tests differences between releases against the scatter of one release's runs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tippingpoint.rundir.results import RunData
 LEVEL = 0.95
 """The confidence of the interval of each figure alone."""
 ERRS = 0.025
-"""The chance that anything in a whole comparison of a release with itself is called worse or better.
+"""The chance that comparing a release with itself calls anything worse or better.
 
-Half of what is usual: at 5 %, one set of twenty comparisons in four has two such errors or more, and at 2.5 % one in
-eleven.
+This is half the usual value: at 5 %, one in four sets of twenty comparisons has at least two such errors; at 2.5 %, one
+in eleven.
 """
 _ONE_SIGMA = 0.683
 _LEAST_US = 1.0
@@ -40,7 +40,7 @@ class Release:
 
     @property
     def reach(self) -> Reach:
-        """How far all of its runs came."""
+        """How far all of its runs got."""
         return reach_together(self.reaches)
 
 
@@ -54,9 +54,9 @@ class Change:
     high: float
     """The 95 % interval of `change` alone."""
     certain: bool
-    """Whether no more than ERRS of comparisons of a release with itself have such a change of any figure."""
+    """Whether at most a share of ERRS of comparisons of a release with itself show such a change in any figure."""
     withheld: bool
-    """Whether the first release differs from its own control as much."""
+    """Whether the first release differs just as much from its own control."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Figure:
 
     measured: Measured
     rate: bool
-    """Whether the scale is the arcsine of a share's root (variance 1/n by chance), and not a logarithm."""
+    """Whether the scale is the arcsine of a share's root (variance 1/n by chance) rather than a logarithm."""
 
     def change(self, tested: Tested, *, certain: bool, withheld: bool) -> Change:
         """Turn a difference on the figure's scale into a ratio, or into a difference of shares."""
@@ -78,19 +78,19 @@ class Figure:
 
 
 def level_figure(kind: str, before: Sequence[float], after: Sequence[float], floor: float = 0.0) -> Figure:
-    """Return a positive level, such as a percentile: runs scatter alike on its logarithm."""
+    """Return a positive level, such as a percentile, on whose logarithm runs scatter equally."""
     return Figure(Measured(kind, _logs(before), _logs(after), floor), rate=False)
 
 
 def rate_figure(kind: str, before: Sequence[tuple[int, int]], after: Sequence[tuple[int, int]]) -> Figure:
-    """Return a share of attempts, from hits and tries of each run."""
+    """Return a share of attempts, from the hits and tries of each run."""
     angles = [[_angle(hits, tries) for hits, tries in runs] for runs in (before, after)]
     floor = fmean(1 / tries for _, tries in (*before, *after))
     return Figure(Measured(kind, angles[0], angles[1], floor), rate=True)
 
 
 def over_loads(figures: Sequence[Figure]) -> Figure:
-    """Return the mean of one figure over several loads of the same runs, whose scatter is its own."""
+    """Return the mean of one figure over several loads of the same runs, with its own scatter."""
     measured = [figure.measured for figure in figures]
     before, after = (
         [fmean(of_run) for of_run in zip(*of_loads, strict=True)]
@@ -103,7 +103,7 @@ def over_loads(figures: Sequence[Figure]) -> Figure:
 def percentile_level(
     kind: str, percentile: float, before: Sequence[Histogram], after: Sequence[Histogram]
 ) -> Figure | None:
-    """Return a percentile as a figure, with the variance that its samples alone give it; None if these are too few."""
+    """Return a percentile as a figure, with its variance from sampling alone; None if there are too few samples."""
     runs = [percentile_interval(one, percentile, _ONE_SIGMA) for one in (*before, *after)]
     sigmas: list[float] = []
     for one in runs:
@@ -123,12 +123,12 @@ def percentile_level(
 def tip_level(before: Sequence[Reach], after: Sequence[Reach]) -> Figure:
     """Return where runs tip as a figure, on a logarithmic scale.
 
-    A search measures its limit: the middle of its interval, with the variance of an even chance within it. Any other
-    run only shows of some loads that it held them, and of others that it did not. So runs are compared by the loads of
-    which both is known of all of them: in which of the cells between these loads they tip. A run that was not tried
-    further tips in the cell that is open above, and so do all runs that held as much. That is the order of Gehan's
-    generalised Wilcoxon test (Biometrika 52 (1965) 203), where a bound says nothing of what is beyond it. The cells
-    that are open, above and below, count as one step of the ladder wide.
+    A search measures its limit: the middle of its interval, with the variance of a uniform distribution over it. Any
+    other run only shows that it held some loads and not others. So runs are compared by the loads for which this is
+    known of all runs: each run tips in one of the cells between these loads. A run that was not tested further tips in
+    the cell that is open above, and so do all runs that held as much. This is the order of Gehan's generalised Wilcoxon
+    test (Biometrika 52 (1965) 203), in which a bound says nothing about what lies beyond it. The open cells, above and
+    below, count as one step of the ladder wide.
     """
     all_of = (*before, *after)
     cells = [(low, high) for reach in all_of if (low := reach.held) and (high := reach.broken)]
@@ -140,7 +140,7 @@ def tip_level(before: Sequence[Reach], after: Sequence[Reach]) -> Figure:
 
 
 def _cells(reaches: Sequence[Reach], step: float) -> list[tuple[float, float]]:
-    """Return for each run the loads between which it tips, of those of which all runs show whether they hold them."""
+    """Return the loads between which each run tips, from the loads for which all runs show whether they held them."""
     loads = sorted({load for reach in reaches for load in (reach.held, reach.broken) if load})
     known = [load for load in loads if all(reach.holds(load) is not None for reach in reaches)]
     if not known:
@@ -153,7 +153,7 @@ def _cells(reaches: Sequence[Reach], step: float) -> list[tuple[float, float]]:
 def changes(figures: Sequence[Figure], control: Sequence[Figure] | None, errs: float = ERRS) -> list[Change]:
     """Test figures of the same two releases together; `control` are those of the first release and its control.
 
-    `errs` is the chance that any of them is certain to have changed although the releases do not differ.
+    `errs` is the chance that any of them is called a certain change although the releases do not differ.
     """
     tested = tested_together([figure.measured for figure in figures], LEVEL)
     own = (
@@ -172,7 +172,7 @@ def changes(figures: Sequence[Figure], control: Sequence[Figure] | None, errs: f
 
 
 def judged(change: Change, low: float, high: float) -> Judgement:
-    """Judge a change by what is within the tolerance; larger figures are worse."""
+    """Judge a change by the tolerated range; larger figures are worse."""
     if change.certain and not change.withheld:
         if change.change > high:
             return "worse"

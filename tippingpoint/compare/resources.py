@@ -20,7 +20,7 @@ _KINDS = (
     ("network", "peer", "client"),
     ("published", "delivered"),
 )
-"""Words in the names of figures that come first, in their order. Published results have such figures."""
+"""Words in the names of the figures that come first, in this order. Published results have such figures."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Level:
     """The typical mean over the hosts during the hold: for rates its mean, for all other figures its median."""
     low: float
     high: float
-    """The 10th and 90th percentiles of the hosts' mean during the hold, widened to include `typical` if needed."""
+    """The 10th and 90th percentiles of the hosts' mean during the hold, widened to include `typical` if necessary."""
     leader: float | None
     """The typical value of the leading host; None if no leader is known."""
 
@@ -43,10 +43,10 @@ class Ratio:
     ratio: float
     low: float
     high: float
-    """With repeats the 95 % interval of the ratio of this figure alone. With one run each the ratios of one run's low
-    to the other's high, and the reverse, which are no confidence interval."""
+    """With repeats, the 95 % interval of this figure's ratio alone. With one run each, the ratios of one run's low to
+    the other's high, and the reverse, which are not a confidence interval."""
     certain: bool = False
-    """Whether repeats do not explain the ratio, among all figures of the comparison."""
+    """Whether the scatter of repeats, across all figures of the comparison, does not explain the ratio."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class ResourceComparison:
         return next((n for n, words in enumerate(_KINDS) if any(word in self.name for word in words)), None)
 
     def of(self, first: int, count: int) -> ResourceComparison:
-        """Return the levels of some runs in a row alone, without ratios."""
+        """Return only the levels of `count` consecutive runs, without ratios."""
         return replace(self, levels=self.levels[first : first + count], ratios=[])
 
     @property
@@ -86,7 +86,7 @@ class ResourceComparison:
 def resources_together(
     compared: Sequence[ResourceComparison], counts: Sequence[int]
 ) -> list[ResourceComparison]:
-    """Join the levels of repeats, of which each release has so many in order: their mean, and their range."""
+    """Join the levels of repeats to their mean and range; `counts` is the number of repeats per release, in order."""
     ends = list(accumulate(counts))
     joined: list[ResourceComparison] = []
     for figure in compared:
@@ -123,9 +123,9 @@ def _joined(levels: Sequence[Level | None]) -> Level | None:
 def compare_resources(runs: Sequence[RunData]) -> list[ResourceComparison]:
     """Compare every charted figure that two runs (or the only run) have: CPU, memory, disk, network, messages first.
 
-    Only steps that were held count, with the samples during their hold (cost.samples_between). Where nothing stays that
-    could be held, the samples before the hold count. Parts whose names differ from run to run, such as devices, are
-    taken together.
+    Only steps that were held count, with the samples during their hold (cost.samples_between). If nothing stays that
+    could be held, the samples before the hold count. Parts whose names differ between runs, such as devices, are
+    combined.
     """
     charted = [
         figure

@@ -1,12 +1,12 @@
 """Distinguishes a difference between releases from the scatter of their runs: the run is the unit of the statistics.
 
-Each run gives one value for a figure. Runs of one release scatter, and all figures of a run scatter together, because
-a busy machine slows all of it. So the figures are tested together, by a rotation test (Langsrud, Statistics and
+Each run gives one value for a figure. Runs of one release scatter, and all figures of a run scatter together, because a
+busy machine slows all of them. So the figures are tested together, by a rotation test (Langsrud, Statistics and
 Computing 15 (2005) 53). If releases do not differ, the difference between them is as long as in any other direction of
-the space of runs. Random directions give its distribution, and the correlation of all figures is part of it. Three runs
-of each are enough, where an exact permutation test has no probability below 0.1. The test is exact for values that are
-normal, and errs on the safe side for outliers. The probabilities are those of the largest statistic of all figures
-(step-down max-T: Westfall and Young, Resampling-Based Multiple Testing, 1993, section 2.6).
+the space of runs. Random directions give its distribution, including the correlation of all figures. Three runs of each
+are enough, whereas an exact permutation test would have no probability below 0.1. The test is exact for normal values,
+and conservative for outliers. The probabilities are those of the largest statistic of all figures (step-down max-T:
+Westfall and Young, Resampling-Based Multiple Testing, 1993, section 2.6).
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ _SEED = 20
 
 @dataclass(frozen=True)
 class Measured:
-    """One figure of each run of two releases, on a scale on which runs scatter alike, such as a logarithm."""
+    """One figure of each run of two releases, on a scale on which runs scatter equally, such as a logarithm."""
 
     kind: str
     """Figures of one kind, such as all p99 of one operation, borrow scatter from each other."""
     before: Sequence[float]
     after: Sequence[float]
     floor: float = 0.0
-    """The variance between runs is no less than this: that of the samples within a run."""
+    """The least variance between runs: that of the samples within a run."""
 
 
 @dataclass(frozen=True)
 class Tested:
-    """The difference of one figure: the mean of the runs of one release less that of the other."""
+    """The difference in one figure: the mean of one release's runs minus that of the other's."""
 
     difference: float
     low: float
     high: float
     """The 95 % interval of this figure alone."""
     probability: float
-    """Of such a difference of any figure of the family, if releases do not differ at all."""
+    """The probability of such a difference in any figure of the family, if releases do not differ at all."""
 
 
 def tested_together(family: Sequence[Measured], level: float) -> list[Tested]:
-    """Test figures of the same runs together. `level` is that of the intervals.
+    """Test figures of the same runs together. `level` is the confidence of the intervals.
 
-    Without a repeat of either release nothing is known: probabilities are 1, and intervals have no bounds.
+    Without a repeat of either release, nothing is known: probabilities are 1, and intervals are unbounded.
     """
     if not family:
         return []
     if [one.after for one in family] < [one.before for one in family]:
-        # The same random directions for either order, so that one release beside another is the mirror of the reverse.
+        # Use the same random directions for either order, so that swapping the releases mirrors the result.
         swapped = tested_together([replace(one, before=one.after, after=one.before) for one in family], level)
         return [Tested(-one.difference, -one.high, -one.low, one.probability) for one in swapped]
     before, after = len(family[0].before), len(family[0].after)
@@ -76,7 +76,7 @@ def tested_together(family: Sequence[Measured], level: float) -> list[Tested]:
     length = difference / spread
     variance = _variance(length, squares, free, kinds, floors)
     observed = _ratio(np.abs(length), variance)
-    # The space of runs without their mean; its basis is any orthonormal one, since directions are uniform.
+    # The space of runs without their mean; any orthonormal basis will do, because directions are uniform.
     basis = np.linalg.svd(np.eye(before + after) - 1 / (before + after))[0][:, : free + 1]
     directions = np.random.default_rng(_SEED).standard_normal((ROTATIONS, free + 1))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
@@ -112,7 +112,7 @@ def _ratio(lengths: FloatArray, variance: FloatArray) -> FloatArray:
 
 def _step_down(observed: FloatArray, rotated: FloatArray) -> FloatArray:
     order = np.argsort(-observed, kind="stable")
-    # In each rotation the largest statistic of a figure and all that come after it.
+    # In each rotation, the largest statistic of a figure and all that come after it.
     largest = np.maximum.accumulate(rotated[:, order[::-1]], axis=1)[:, ::-1]
     as_large = (largest >= observed[order] * (1 - 1e-9)).sum(axis=0)
     found = np.empty_like(observed)

@@ -1,4 +1,4 @@
-"""Writes the sentence that a comparison begins with: tipping points and costs."""
+"""Writes the sentence that begins a comparison: tipping points and costs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tippingpoint.util.numbers import known, show_number, show_times
 from tippingpoint.util.text import show_list, show_sizes, singular
 
 _NAMED = 3
-"""The most runs that are named when they share a statement."""
+"""The maximum number of runs named in a statement that they share."""
 
 
 def tipping_words(names: Sequence[str], reaches: Sequence[Reach], unit: str) -> str:
-    """Say how far each run came, the furthest first.
+    """Say how far each run got, the furthest first.
 
     For example: 2.5.1 held 16,000 leases, the largest tried; 2.5.0 tips at 2,000 to 4,000.
     """
@@ -30,7 +30,7 @@ def tipping_words(names: Sequence[str], reaches: Sequence[Reach], unit: str) -> 
     for group in alike.values():
         who, reach = _who([name for name, _ in group], len(names)), group[0][1]
         of = "" if parts else unit
-        elided = tips and reach.broken is not None  # the verb of the part before
+        elided = tips and reach.broken is not None  # the previous part has the verb
         parts.append(f"{who} {reach.words(of) if elided else reach.said(of, several=len(group) > 1)}")
         tips = reach.broken is not None
     if unknown:
@@ -47,7 +47,7 @@ def _who(names: Sequence[str], of: int) -> str:
 def published_words(names: Sequence[str], rows: Sequence[PublishedRow], *, alone: bool) -> str:
     """Compare published resources in words: memory per connection 0.33x; empty without any.
 
-    `alone` if nothing else is known: then any figure that differs is better than none.
+    `alone` means that nothing else is known, so any figure that differs is better than none.
     """
     wanted = [row for row in rows if row.resource] or (_most_different(rows) if alone else [])
     others: dict[str, None] = {}
@@ -78,7 +78,7 @@ def published_words(names: Sequence[str], rows: Sequence[PublishedRow], *, alone
 
 
 def _most_different(rows: Sequence[PublishedRow]) -> list[PublishedRow]:
-    """Return the averages of Rally's tables, or without any the rows that differ most."""
+    """Return the averages of Rally's tables or, without any, the rows that differ most."""
     averages = [row for row in rows if row.is_average]
     if averages:
         return averages[:_NAMED]
@@ -120,7 +120,7 @@ def telling_load(sizes: Sequence[float], reaches: Sequence[Reach]) -> float | No
 def resource_words(
     names: Sequence[str], compared: Sequence[ResourceComparison], reaches: Sequence[Reach], unit: str
 ) -> str:
-    """Compare the targets' resource use at the most telling load, if repeats do not explain the difference."""
+    """Compare the targets' resource use at the most informative load, if repeats do not explain the difference."""
     found: dict[float, tuple[float, float, str]] = {}
     for figure in compared:
         size = telling_load(figure.shared, reaches)
@@ -153,7 +153,7 @@ def _within(title: str) -> str:
 
 
 def range_words(ratios: Sequence[tuple[float, str]], runs: int) -> str:
-    """Write ratios to the first run: the only one, or the least and the most with the names of their runs."""
+    """Write ratios to the first run: the only one, or the smallest and the largest with the names of their runs."""
     least, most = min(ratios), max(ratios)
     if runs == 2:
         return times(least[0])

@@ -1,8 +1,9 @@
-"""Compares how much was served: of each operation, the most successes a second at any load of a ramp.
+"""Compares the rates served: for each operation, the most successes per second at any load of a ramp.
 
-Where a run tips is known to one step of a ramp only, and latencies past a cliff say how long a queue was. What a target
-serves when it is offered more is its capacity, and scatters little. At loads that a target holds, it serves what is
-offered. So runs that break nowhere serve alike, which is right: nothing is known of their capacity.
+The tipping point of a run is known only to one step of a ramp, and latencies past a cliff only show how long a queue
+was. What a target serves when it is offered more is its capacity, which scatters little. At loads that a target holds,
+it serves what is offered. So runs that never break serve the same, which is right: nothing is known about their
+capacity.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from tippingpoint.compare.ramp import Ramp, alike
 from tippingpoint.compare.repeats import Figure, level_figure
 
 _HALF_A_CALL = 0.5
-"""What counts where nothing was served."""
+"""The count to assume if nothing was served."""
 
 
 def most_served(ramps: Sequence[Ramp]) -> dict[str, list[tuple[float, float]]]:
-    """Return by operation, for each run, the most successes a second at steps that all have alike, and their number.
+    """Return by operation, for each run, the most successes per second at steps alike in all runs, and their number.
 
-    Operations that a run did not try are left out, and those that no run served.
+    Operations that some run did not try, or that no run served, are left out.
     """
     steps = [ramp[: alike(ramps)] for ramp in ramps]
     tried = [{name for step in of for name in step.served} for of in steps]
@@ -37,7 +38,7 @@ def most_served(ramps: Sequence[Ramp]) -> dict[str, list[tuple[float, float]]]:
 def served_figure(
     operation: str, before: Sequence[tuple[float, float]], after: Sequence[tuple[float, float]]
 ) -> Figure:
-    """Return what was served as a figure; its variance by chance is that of as many independent calls."""
+    """Return the rate served as a figure, whose variance by chance is that of as many independent calls."""
     floor = fmean(1 / served for _, served in (*before, *after))
     return level_figure(
         f"served {operation}", [rate for rate, _ in before], [rate for rate, _ in after], floor

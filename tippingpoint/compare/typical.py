@@ -1,7 +1,7 @@
-"""Compares how long a typical call took over all loads that every run held: one figure of each run.
+"""Compares how long a typical call took over all loads that every run held: one figure for each run.
 
-A percentile at one load scatters a lot, and the mean of all latencies scatters less. A target with less capacity
-answers later at each load.
+A percentile at one load scatters widely; the mean of all latencies scatters less. A target with less capacity answers
+later at each load.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Part = tuple[int, str]
 
 
 def parts_of(ramps: Sequence[Ramp], held: Container[float]) -> list[Part]:
-    """Return what all runs measured at loads that are held, of the steps that they have alike."""
+    """Return what all runs measured at held loads, among the steps that are alike."""
     return [
         (number, name)
         for number in range(alike(ramps))
@@ -29,7 +29,7 @@ def parts_of(ramps: Sequence[Ramp], held: Container[float]) -> list[Part]:
 
 
 def typical_figure(parts: Sequence[Part], before: Sequence[Ramp], after: Sequence[Ramp]) -> Figure:
-    """Return the mean over all parts, which count alike: the geometric mean of their latencies."""
+    """Return the geometric mean of the latencies over all parts, which have equal weight."""
     values = [
         [fmean(ramp[step].calls[name][0] for step, name in parts) for ramp in of] for of in (before, after)
     ]

@@ -1,8 +1,8 @@
-"""The published results that the suite ships, each figure with the sentence it is from.
+"""The published results that the suite ships, each figure with the sentence from which it comes.
 
-A baseline is a YAML file in the folder `published` of its target, or here if the suite has no such target. If its
-source printed the log of its own tool, the log is beside it, line by line. `Baseline.run` imports it like any other
-log, so its results are computed, not written down.
+A baseline is a YAML file in the folder `published` of its target, or here if the suite has no such target. If the
+source printed its own tool's log, that log is next to the file, verbatim. `Baseline.run` imports it like any other log,
+so its results are computed, not written down.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class BaselineTarget(_Section):
 
 
 class RallyRow(_Section):
-    """One row of a table of OpenStack Rally: seconds, percentage of successes, and count."""
+    """One row of an OpenStack Rally table: seconds, percentage of successes, and count."""
 
     operation: str
     min: float
@@ -79,15 +79,15 @@ class Figure(_Section):
     at: dict[str, int] = {}
     """The load at which it was measured, such as `{"members": 50, "containers": 5000}`."""
     role: str = ""
-    """The part of the target that it is about, if any: the database leader, each controller."""
+    """The part of the target that it describes, if any: the database leader, each controller."""
     derived: str = ""
     """The arithmetic, if the number is not in the source but follows from numbers in `quote`."""
     resource: Literal["", "CPU", "memory", "heap", "disk IOPS", "network"] = ""
-    """The target's resource, if baselines are compared by it (compare/published.py)."""
+    """The target's resource, if it is used to compare baselines (compare/published.py)."""
     against: str = ""
-    """The baseline that it is relative to. `value` is then how many `times less`, or how much less."""
+    """The baseline to which it is relative. `value` is then how many `times less`, or how much less."""
     quote: str
-    """The sentence that it is from, verbatim."""
+    """The sentence from which it comes, verbatim."""
 
 
 class Baseline(_Section):
@@ -98,13 +98,13 @@ class Baseline(_Section):
     source: Source
     target: BaselineTarget
     workload: Literal["claim", "spawn", "grow", "cts", "store", "operate", "other"]
-    """The kind of load. `other` is one that the suite has no workload for."""
+    """The kind of load. `other` is one for which the suite has no workload."""
     summary: str
     """What was tested, and on which system."""
     tables: list[RallyTable] = []
     figures: list[Figure] = []
     excerpt: str = ""
-    """Published lines of a log that figures are derived from."""
+    """Published lines of a log from which figures are derived."""
     transcript: str | None = None
     """The name of the file with the published log of the test's own tool."""
 
@@ -146,7 +146,7 @@ def _run(name: str) -> RunData:
 
     baseline = _all()[name]
     log = str(baseline.transcript)
-    # Nothing reads the directory of a published log once the run is loaded: it tells no faults and has no profiles.
+    # Nothing reads the directory of a published log once the run is loaded: it records no faults and has no profiles.
     with (
         tempfile.TemporaryDirectory(prefix="tippingpoint-baseline-") as kept,
         resources.as_file(published_files()[log]) as path,

@@ -1,1 +1,1 @@
-"""The course of runs over releases or time: where their figures changed, and what changed with them."""
+"""Trends of runs over releases or time: where their figures changed, and what changed with them."""

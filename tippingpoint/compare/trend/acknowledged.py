@@ -1,4 +1,4 @@
-"""Remembers which changes people know of, and why they are accepted, in a file beside the runs."""
+"""Remembers which changes people know about, and why they accept them, in a file next to the runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LARGEST = 1 << 20
 
 
 class Acknowledged(BaseModel):
-    """The runs from which on a change is known, and the reasons that people gave."""
+    """The runs at which known changes begin, and the reasons that people gave."""
 
     format: int = 1
     runs: dict[RunId, str] = {}

@@ -1,18 +1,20 @@
-"""Finds the places at which series of measurements changed their level.
+"""Finds the places where series of measurements changed their level.
 
-A part of a series, at an end or within, is compared with the rest of it, and both are searched again (circular binary
-segmentation: A. B. Olshen, E. S. Venkatraman et al., Biostatistics 5 (2004) 557). How rare such a difference is without
-a change is counted in permutations of the order of the runs. The largest of all series is what counts (P. H. Westfall
-and S. S. Young, Resampling-Based Multiple Testing, 1993). So the answer holds for any scatter of the runs, and for all
-series of a call together. A level that is the newest has few places to begin, and is what people wait for. A level
-elsewhere has many. Each kind has its own share of the false alarms, so that the many do not hide the few.
+A piece of a series, at an end or within, is compared with the rest, and both are searched again (circular binary
+segmentation: A. B. Olshen, E. S. Venkatraman et al., Biostatistics 5 (2004) 557). Permutations of the order of the runs
+show how rare such a difference is without a change. The largest difference over all series counts (P. H. Westfall and
+S. S. Young, Resampling-Based Multiple Testing, 1993). So the answer is valid for any scatter of the runs, and for all
+series of a call together. The newest level has few places where it may begin, and is what people wait for. A level
+elsewhere has many. Each kind has its own share of the false alarms, so that the many places do not hide the few.
 
-Runs that resemble the run before them look like levels. How much of its deviation a run takes over is estimated within
-the levels. Only what is new in each run is permuted, and what it takes over is added again (P. Bühlmann, Bernoulli 3
-(1997) 123). This estimate is rough in short series, so false alarms become fewer, but not as few as without memory.
+Runs that resemble the run before them look like levels. How much of its deviation a run inherits from the run before is
+estimated within the levels. Only the new part of each run is permuted, and the inherited part is added again (P.
+Bühlmann, Bernoulli 3 (1997) 123). This estimate is rough in short series, so it reduces false alarms, but not to the
+rate of series without memory.
 
-A level that moves slowly looks like several steps. So each row of changes in one direction is compared with a slow way
-from one level to another, by Schwarz's criterion (Annals of Statistics 6 (1978) 461): what a model may choose counts.
+A level that moves slowly looks like several steps. So each sequence of changes in one direction is compared with a
+slope from one level to another, by Schwarz's criterion (Annals of Statistics 6 (1978) 461), which counts the free
+parameters of a model.
 """
 
 from __future__ import annotations
@@ -30,27 +32,27 @@ from numpy.typing import NDArray
 from tippingpoint.rundir.histogram import FloatArray
 
 FALSE_ALARMS = 0.01
-"""The share of calls on series without a change in which one is told."""
+"""The share of calls on series without a change that report one."""
 _NEWEST = 2 / 3
-"""The share of the false alarms that the newest level may have, where it is not more than half of the series."""
+"""The share of the false alarms allotted to the newest level, if it is at most half of the series."""
 _MOST_MEMORY = 0.95
-"""The most of a run's deviation that the next is taken to repeat: a series with more never comes back to its level."""
+"""The largest share of a run's deviation that the next one may repeat: with more, it never returns to its level."""
 LEAST = 2
-"""The fewest measurements of a level at an end of a series: one alone is an outlier."""
+"""The minimum number of measurements of a level at an end of a series: a single one is an outlier."""
 LEAST_WITHIN = 5
-"""The fewest measurements of a level within a series, between two others: two outliers are neighbours by chance."""
+"""The minimum number of measurements of a level between two others: two outliers may be neighbours by chance."""
 SMALLEST = 0.03
 """Levels that differ by less than this share are the same to people."""
 _PERMUTATIONS = 999
 _ROWS = 64
-"""How many orders are looked at together, which bounds the memory."""
+"""The number of permutations processed at once, which limits memory use."""
 _SIDE = NormalDist().inv_cdf(0.975)
 _PLAUSIBLE = 3.84
 """By how much twice the log likelihood may fall in a 95 % interval of one parameter (chi-squared, 1 df)."""
 DRIFT = 5
-"""The fewest runs, from one to the next, over which a level is said to drift."""
+"""The minimum number of consecutive runs over which a level is said to drift."""
 _FINEST = 1e-12
-"""The least variance of logarithms: histograms and intervals are never as exact."""
+"""The least variance of logarithms: histograms and intervals are never more exact."""
 
 
 @dataclass(frozen=True)
@@ -60,20 +62,20 @@ class Measured:
     values: Sequence[float | None]
     """One value for each run; None for a run without one."""
     errors: Sequence[float]
-    """The standard errors of the logarithms of the values, as far as they are known, else 0."""
+    """The standard errors of the logarithms of the values; 0 where unknown."""
     placed: Sequence[float | None] | None = None
-    """Where each run is among the others, from -1 to 1, if values are bounds: then changes are those of this."""
+    """The rank of each run among the others, from -1 to 1, if values are bounds; changes are then of ranks."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One change of the level of a series. Places count the runs, from 0."""
+    """One change of the level of a series. Places count the runs from 0."""
 
     at: int
-    """The first run of the new level; of a drift the first that is on its way there."""
+    """The first run of the new level; for a drift, the first run on its way there."""
     earliest: int
     latest: int
-    """The runs between which the new level begins, with 95 % confidence; of a drift the first and the last."""
+    """The runs between which the new level begins, with 95 % confidence; for a drift, its first and last run."""
     before: float
     after: float
     """The geometric means of the neighbouring levels."""
@@ -82,9 +84,9 @@ class Change:
     high: float
     """`after` as a multiple of `before`, and its 95 % interval."""
     moved: float
-    """How far the level moved up: a difference of logarithms, or of what is `placed`."""
+    """How far the level moved up: a difference of logarithms, or of `placed`."""
     drifts: bool = False
-    """Whether it moved slowly, over many runs, and not with one."""
+    """Whether it moved slowly over many runs rather than with one."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +95,9 @@ class _Part:
 
     logs: FloatArray
     floor: float
-    """The variance of a measurement, as far as it is known by itself."""
+    """The known variance of a single measurement."""
     shown: FloatArray | None = None
-    """The logarithms of what is shown, if `logs` are places of runs among each other."""
+    """The logarithms of what is shown, if `logs` are ranks of runs among each other."""
 
 
 def find_changes(series: Sequence[Measured]) -> list[list[Change]]:
@@ -109,7 +111,7 @@ def find_changes(series: Sequence[Measured]) -> list[list[Change]]:
     runs = max(len(one.values) for one in series)
     orders = _orders(runs, random)
     nulls = {number: _null(parts[number], orders, there[number]) for number in usable}
-    # What is rare in one series may be common in another, whose runs resemble each other more.
+    # What is rare in one series may be common in another whose runs resemble each other more.
     rare = {
         number: np.maximum(np.quantile(null, 1 - FALSE_ALARMS, axis=1, keepdims=True), _FINEST)
         for number, null in nulls.items()
@@ -122,7 +124,7 @@ def find_changes(series: Sequence[Measured]) -> list[list[Change]]:
 
 
 def _orders(runs: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """Return random orders of so many runs."""
+    """Return random orders of this number of runs."""
     return random.permuted(np.tile(np.arange(runs), (_PERMUTATIONS, 1)), axis=1)
 
 
@@ -137,7 +139,7 @@ def _part(one: Measured, places: Sequence[int]) -> _Part:
 
 
 def _null(part: _Part, orders: NDArray[np.int64], places: Sequence[int]) -> FloatArray:
-    """Return the largest differences of a part, of the newest level and of others, in each of these orders of runs."""
+    """Return a part's largest differences, for the newest level and for others, in each of these orders of runs."""
     position = np.full(orders.shape[1], -1)
     position[list(places)] = np.arange(len(places))
     shuffled = position[orders]
@@ -148,7 +150,7 @@ def _null(part: _Part, orders: NDArray[np.int64], places: Sequence[int]) -> Floa
 
 
 def _most_telling(logs: FloatArray) -> list[int]:
-    """Return the edges of the levels that splitting off the most telling piece makes of a part."""
+    """Return the edges of the levels after splitting off the most distinct piece of a part."""
     between, which = _largest(logs[np.newaxis])
     piece = which[int(np.argmax(between)), 0]
     begins, ends, _ = _pieces(len(logs))
@@ -156,7 +158,7 @@ def _most_telling(logs: FloatArray) -> list[int]:
 
 
 def _unexplained(logs: FloatArray, edges: Sequence[int]) -> tuple[FloatArray, int]:
-    """Return what levels with these edges leave of a part, or a slow way if it leaves less; and how much was chosen."""
+    """Return what levels with these edges, or a slope if that is better, leave of a part; and how much was chosen."""
     left, chosen = _left(logs, edges), _chosen(edges)
     if len(logs) <= DRIFT + 1:
         return left, chosen
@@ -166,19 +168,19 @@ def _unexplained(logs: FloatArray, edges: Sequence[int]) -> tuple[FloatArray, in
 
 
 def _left(logs: FloatArray, edges: Sequence[int]) -> FloatArray:
-    """Return the distances of runs from the means of their levels, which `edges` bound."""
+    """Return the distances of runs from the means of their levels, which `edges` delimit."""
     return np.concatenate([logs[one:other] - logs[one:other].mean() for one, other in pairwise(edges)])
 
 
 def _chosen(edges: Sequence[int]) -> int:
-    """Return how many levels and places between them were chosen to fit."""
+    """Return how many levels, and places between them, were chosen to fit."""
     return 2 * (len(edges) - 1) - 1
 
 
 def _memory(left: FloatArray, chosen: int) -> float:
-    """Return how much of its deviation a run takes over from the run before it, by what is `left` of deviations.
+    """Return how much of its deviation a run inherits from the run before it, according to the deviations `left`.
 
-    What is left resembles itself too little. Each level and place that was chosen to fit takes one run of their
+    The correlation of what is left is too small. Each level and place that was chosen to fit takes one run of their
     number, and the estimate itself takes two (M. G. Kendall, Biometrika 41 (1954) 403).
     """
     count, squares = len(left), float(left @ left)
@@ -190,7 +192,7 @@ def _memory(left: FloatArray, chosen: int) -> float:
 
 
 def _remembering(across: FloatArray, memory: float, shuffled: NDArray[np.int64]) -> FloatArray:
-    """Return series in which what is new in each run comes in other orders; `across` has a mean of 0."""
+    """Return series in which the new part of each run is reordered; `across` has a mean of 0."""
     first = sqrt(1 - memory**2)
     new = np.concatenate((across[:1] * first, across[1:] - memory * across[:-1]))
     again = new[shuffled]
@@ -227,9 +229,9 @@ def _edges(part: _Part, largest: FloatArray, random: np.random.Generator) -> lis
 
 
 def _largest(logs: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
-    """Return the most that splitting off one piece explains of the squares of each row, and which piece that is.
+    """Return the largest part of each row's squares that splitting off one piece explains, and which piece that is.
 
-    The first of two rows of these is about pieces that are the newest level, the second about others.
+    Each result has two rows: the first for pieces that are the newest level, the second for others.
     """
     rows, count = logs.shape
     begins, ends, newest = _pieces(count)
@@ -248,7 +250,7 @@ def _largest(logs: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
 
 
 def _deviates(floor: float, logs: FloatArray, between: FloatArray) -> FloatArray:
-    """Return how rare it is that a piece explains that much of the squares of a row, as normal deviates."""
+    """Return how rarely a piece explains that much of a row's squares, as normal deviates."""
     free = max(1, logs.shape[1] - 2)
     squares = np.sum((logs - logs.mean(axis=1, keepdims=True)) ** 2, axis=1)
     left = np.maximum(squares - between, 0.0) / free
@@ -263,9 +265,9 @@ def _squares(logs: FloatArray) -> float:
 
 @cache
 def _pieces(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Return the first and last places of the pieces that may be a level of their own.
+    """Return the first and last places of the pieces that may be separate levels.
 
-    The first of them, whose number is returned too, are the newest level, and at most half of all.
+    The first pieces, whose number is returned too, are the newest level and at most half of all runs.
     """
     begins, ends = np.triu_indices(count + 1, LEAST)
     long = ends - begins
@@ -277,18 +279,18 @@ def _pieces(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
 
 
 def _as_normal(t: FloatArray, free: int) -> FloatArray:
-    """Return the normal deviates as rare as Student's t (D. L. Wallace, Ann. Math. Stat. 30 (1959) 1124)."""
+    """Return the normal deviates that are as rare as Student's t (D. L. Wallace, Ann. Math. Stat. 30 (1959) 1124)."""
     return (8 * free + 1) / (8 * free + 3) * np.sqrt(free * np.log1p(t * t / free))
 
 
 def _student(free: int) -> float:
-    """Return the 97.5 % quantile of Student's t, by Wallace's formula turned round."""
+    """Return the 97.5 % quantile of Student's t, by inverting Wallace's formula."""
     z = _SIDE * (8 * free + 3) / (8 * free + 1)
     return sqrt(free * float(np.expm1(z * z / free)))
 
 
 def _changes(part: _Part, edges: Sequence[int], places: Sequence[int]) -> list[Change]:
-    """Return the changes at these edges that are certain, and large enough for people; `places` are their runs."""
+    """Return the changes at these edges that are certain and large enough to matter; `places` are their runs."""
     logs = part.logs
     kept: list[int] = [0, *edges, len(logs)]
     while len(kept) > 2:
@@ -298,7 +300,7 @@ def _changes(part: _Part, edges: Sequence[int], places: Sequence[int]) -> list[C
             break
         kept = [*kept[: least + 1], *kept[least + 2 :]]
     found = _between(part, kept, places)
-    if part.shown is not None:  # by what the runs of each level show, which may be bounds
+    if part.shown is not None:  # from what the runs of each level show, which may be bounds
         shown = _between(_Part(part.shown, part.floor), kept, places)
         found = [
             replace(one, before=said.before, after=said.after, ratio=said.ratio, low=said.low, high=said.high)
@@ -308,7 +310,7 @@ def _changes(part: _Part, edges: Sequence[int], places: Sequence[int]) -> list[C
 
 
 def _sureness(change: Change) -> float:
-    """Return how certainly a change is one that people care about: not at all if that is 0 or less."""
+    """Return how certainly a change matters to people; 0 or less means not at all."""
     size, least = abs(log(change.ratio)), min(abs(log(change.low)), abs(log(change.high)))
     certain = (change.low > 1) == (change.high > 1)
     return least if certain and size >= log(1 + SMALLEST) else size - 10.0
@@ -317,7 +319,7 @@ def _sureness(change: Change) -> float:
 def _with_drifts(
     part: _Part, kept: Sequence[int], places: Sequence[int], found: Sequence[Change]
 ) -> list[Change]:
-    """Return the changes, with one drift instead of neighbouring ones that are better explained by it."""
+    """Return the changes, replacing neighbouring ones by a drift if it explains them better."""
     told: list[Change] = []
     for _, group in groupby(range(len(found)), key=lambda number: found[number].moved > 0):
         numbers = list(group)
@@ -328,7 +330,7 @@ def _with_drifts(
 
 
 def _drift(part: _Part, edges: Sequence[int], places: Sequence[int]) -> Change | None:
-    """Return the drift that explains the levels which begin at `edges` better than steps between them; else None."""
+    """Return the drift that explains the levels beginning at `edges` better than steps do; None if none does."""
     first, last = edges[0], edges[-1]
     logs = part.logs[first:last]
     count = len(logs)
@@ -343,7 +345,7 @@ def _drift(part: _Part, edges: Sequence[int], places: Sequence[int]) -> Change |
     def criterion(squares: float, chosen: int) -> float:
         return count * log(max(squares, least) / count) + chosen * log(count)
 
-    # A step has a level after it and a place; a line has two levels, a begin and an end.
+    # A step has a place and a level after it; a line has two levels, a start and an end.
     if criterion(line, 4) >= criterion(steps, 2 * (len(edges) - 2) + 1):
         return None
     shown = (part.shown if part.shown is not None else part.logs)[first:last]
@@ -368,7 +370,7 @@ def _drift(part: _Part, edges: Sequence[int], places: Sequence[int]) -> Change |
 
 
 def _best_slope(logs: FloatArray) -> tuple[int, int, FloatArray]:
-    """Return the last place before, the first after, and the slow way that explains most of a part's squares."""
+    """Return the last place before, the first place after, and the slope that explains most of a part's squares."""
     begins, ends, slopes = _slopes(len(logs))
     best = int(np.argmax((slopes @ logs) ** 2 / (slopes**2).sum(axis=1)))
     return int(begins[best]), int(ends[best]), slopes[best]
@@ -376,9 +378,9 @@ def _best_slope(logs: FloatArray) -> tuple[int, int, FloatArray]:
 
 @lru_cache(maxsize=4)
 def _slopes(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]:
-    """Return the last places before and the first after all slow ways from one level to another, and these ways.
+    """Return the last places before and the first after all slopes from one level to another, and these slopes.
 
-    A way rises by 1 and has a mean of 0.
+    A slope rises by 1 and has a mean of 0.
     """
     begins, ends = np.triu_indices(count, DRIFT)
     ways = (np.arange(count)[np.newaxis, :] - begins[:, np.newaxis]) / (ends - begins)[:, np.newaxis]
@@ -387,12 +389,12 @@ def _slopes(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArra
 
 
 def _between(part: _Part, kept: Sequence[int], places: Sequence[int]) -> list[Change]:
-    """Return what lies between neighbouring levels, which begin at `kept`."""
+    """Return the changes between neighbouring levels, which begin at `kept`."""
     logs = part.logs
     count = len(logs)
     memory = _memory(*_unexplained(logs, kept))
     alike = memory ** np.abs(np.subtract.outer(np.arange(count), np.arange(count)))
-    # The squares within levels expect less of a variance than they have runs: each mean takes the scatter along.
+    # The squares within levels have fewer degrees of freedom than runs, because each mean follows the scatter.
     free = max(1.0, count - sum(float(alike[a:b, a:b].mean()) * (b - a) for a, b in pairwise(kept)))
     within = sum(_squares(logs[first:last]) for first, last in pairwise(kept)) / free
     variance, side = (
@@ -421,7 +423,7 @@ def _between(part: _Part, kept: Sequence[int], places: Sequence[int]) -> list[Ch
 
 
 def _plausible(logs: FloatArray, middle: int, variance: float) -> tuple[int, int]:
-    """Return the first and the last place at which a part's only change may be, with 95 % confidence."""
+    """Return the first and the last possible place of a part's only change, with 95 % confidence."""
     summed = np.concatenate(([0.0], np.cumsum(logs - logs.mean())))
     places = np.arange(1, len(logs))
     gained = summed[places] ** 2 * (1 / places + 1 / (len(logs) - places))

@@ -1,4 +1,4 @@
-"""Puts runs in order, and finds where a figure changed, by how much, and what else changed there."""
+"""Orders runs, and finds where a figure changed, by how much, and what else changed there."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tippingpoint.util.text import show_processors
 
 Order = Literal["date", "release"]
 FEWEST = 2 * LEAST
-"""The fewest runs of a history: two levels."""
+"""The minimum number of runs of a history: two levels."""
 MOST = 200
-"""The most runs of a history: the newest ones."""
+"""The maximum number of runs of a history: the newest ones."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class FigureChange:
     reason: str
     """Why somebody accepted it; empty if nobody did."""
     before: Reach | None = None
-    """Of a tipping point that is known by bounds: how far the runs before it came. Else None."""
+    """For a tipping point known only by bounds: how far the runs before the change got. Else None."""
     after: Reach | None = None
-    """How far the runs of its new level came; None if there are no bounds, or it drifts to the end."""
+    """How far the runs of the new level got; None without bounds, or if it drifts to the end."""
 
     @property
     def regresses(self) -> bool:
@@ -71,7 +71,7 @@ class History:
 
     @property
     def enough(self) -> bool:
-        """Whether there are runs enough for two levels."""
+        """Whether there are enough runs for two levels."""
         return len(self.runs) >= FEWEST
 
 
@@ -82,7 +82,7 @@ class Trend:
     order: Order
     histories: tuple[History, ...]
     left_out: tuple[str, ...]
-    """One line for each run that says nothing of a target, with the reason, and for each copy of a run."""
+    """One line for each run that is inconclusive about its target, with the reason, and for each copy of a run."""
 
     @property
     def regressed(self) -> bool:
@@ -109,10 +109,10 @@ def trend_of(
 ) -> Trend:
     """Return the trend of these runs.
 
-    Runs are grouped by kind of target and plan. They are ordered by their begin, or by the target's release and then by
-    their begin. A run whose verdict is withheld or failed says nothing of its target, and is left out. So is one beside
-    which other programs took much of the target's processors, and so are copies of a run. `read` may show progress
-    while it hands on the directories. Raises UserError for a directory that is no run.
+    Runs are grouped by kind of target and plan. They are ordered by their start, or by the target's release and then by
+    their start. A run whose verdict is withheld or failed is inconclusive about its target, and is left out. Runs
+    during which other programs took much of the target's processors, and copies of a run, are left out too. `read` may
+    show progress while it passes on the directories. Raises UserError for a directory that is not a run.
     """
     groups: dict[tuple[str, str, str], list[Analysis]] = {}
     manifests = {path: Manifest.load(path) for path in directories}

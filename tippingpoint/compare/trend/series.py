@@ -1,4 +1,4 @@
-"""Reads from runs of one plan the series that a trend looks at: where they tip, latencies, and costs."""
+"""Reads the series of a trend from runs of one plan: where they tip, latencies, and costs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIMIT = "limit"
 PERCENTILES = {"p50": 50.0, "p99": 99.0}
 _ONE_SIGMA = 0.6827
 _SIGMAS = 2 * 1.96
-"""Standard errors in the width of a 95 % interval."""
+"""The width of a 95 % interval in standard errors."""
 _LEAST_SAMPLES = 20
 """With fewer operations a percentile says little."""
 
@@ -30,19 +30,19 @@ class Figure:
     operation: str
     """The operation; empty for the tipping point and for costs."""
     size: float | None
-    """The load; None if the figure is not of one load."""
+    """The load; None if the figure does not belong to one load."""
     measure: str
     """limit, p50, p99 (microseconds), or the title of a cost."""
     unit: str
-    """The unit of costs; of tipping points that of loads."""
+    """The unit of costs; for tipping points, the unit of loads."""
     more_is_worse: bool
     measured: Measured
     reaches: Sequence[Reach | None] = ()
-    """Of the tipping point, how far each run came; None for a run that does not show it. Empty for other figures."""
+    """For the tipping point, how far each run got; None for a run that does not show it. Empty for other figures."""
 
 
 def figures_of(runs: Sequence[Analysis]) -> list[Figure]:
-    """Return the series of these runs, in their order; each has a value in as many runs as two levels need."""
+    """Return the series of these runs, in their order; each has enough values for two levels."""
     unit = runs[0].run.manifest.load_unit if runs else ""
     reaches = [_reach(analysis) for analysis in runs]
     found = [Figure("", None, LIMIT, unit, False, _limits(runs, reaches), reaches)]
@@ -92,7 +92,7 @@ def _each(runs: Sequence[Analysis], read: _Read) -> Measured:
 
 
 def _reach(analysis: Analysis) -> Reach | None:
-    """Return how far a run came; None if it does not show where it tips, nor any bound of that."""
+    """Return how far a run got; None if it shows neither where it tips nor a bound of that."""
     if analysis.found is not None:
         answer = analysis.found.answer
         held = answer.low if answer.low > 0 else None
@@ -106,11 +106,11 @@ def _reach(analysis: Analysis) -> Reach | None:
 
 
 def _limits(runs: Sequence[Analysis], reaches: Sequence[Reach | None]) -> Measured:
-    """Return where runs tip: limits that searches found, or else the middle of the loads around it, or a bound.
+    """Return where runs tip: the limit that a search found, else the middle of the loads around it, or a bound.
 
-    A bound, and a ladder of other loads, say only of some runs which one tips lower. So each run is placed by the
-    share of the others that tip lower for certain less that of those that tip higher: the scores of Gehan's generalised
-    Wilcoxon test (Biometrika 52 (1965) 203).
+    With bounds, or with ladders of different loads, it is known only for some pairs of runs which one tips lower. So
+    each run is ranked by the share of the others that certainly tip lower minus the share that tip higher: the scores
+    of Gehan's generalised Wilcoxon test (Biometrika 52 (1965) 203).
     """
     limits = [analysis.found.answer.limit if analysis.found is not None else None for analysis in runs]
     known = [reach for reach in reaches if reach is not None]
