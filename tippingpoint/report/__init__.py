@@ -1,6 +1,7 @@
-"""Writes reports and comparisons as HTML, Markdown, JSON and JUnit, from one document each (document.py).
+"""Writes reports and comparisons as HTML, Markdown, JSON and JUnit, each from one document (document.py).
 
-What renders a format, and what builds a comparison or a trend, is imported when it is asked for: a run needs one page.
+The modules that render a format, or build a comparison or a trend, are imported on demand, because a run needs only one
+page.
 """
 
 from __future__ import annotations

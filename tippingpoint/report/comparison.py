@@ -1,7 +1,7 @@
 """Builds a comparison's document: a plain, versioned dictionary, which is the JSON format. Other formats render it.
 
 Units are those of document.py. In `rows` a percentile's change is its ratio to the first run, and a rate's change is a
-difference. A bound that the samples do not give is None. Lists with one entry per run are in the order of `runs`.
+difference. A bound that the samples cannot give is None. Lists with one entry per run are in the order of `runs`.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 
 _SHORT = 20
-"""The most characters of a name in a heading or legend. Longer names are replaced by letters."""
+"""The maximum number of characters of a name in a heading or legend. Letters replace longer names."""
 _ALIKE = 1.5
-"""A difference of more than so many times is ruled out before two releases are called alike."""
+"""Two releases are called alike only if a difference by more than this factor is ruled out."""
 _SERIES = 4
 """The least number of runs for a chart of the trend over the runs."""
 _MOST = 0.75
@@ -140,9 +140,10 @@ def build_comparison(comparison: Comparison) -> dict[str, Any]:
 
 
 def _same_rows(table: RallyTable, runs: Sequence[RunData]) -> list[list[dict[str, Any]]]:
-    """Return for each row of a Rally table the runs' own figures of that action; `run` counts from 0.
+    """Return the runs' own figures for the action of each row of a Rally table; `run` counts from 0.
 
-    They are in seconds and percent, of successes only, as in Rally (MainStatsTable of rally/task/processing/charts.py).
+    They are in seconds and percent, for successes only, as in Rally (MainStatsTable of
+    rally/task/processing/charts.py).
     """
     return [
         [
@@ -184,7 +185,7 @@ def _title(comparison: Comparison) -> str:
 
 
 def _both_ways(comparison: Comparison) -> str:
-    """Say so where something got worse and something else better; empty otherwise."""
+    """Say so if some figures got worse and others better; empty otherwise."""
     if comparison.outcome not in ("worse", "better") or not (comparison.worse and comparison.better):
         return ""
     if comparison.outcome not in comparison.tips:
@@ -194,10 +195,10 @@ def _both_ways(comparison: Comparison) -> str:
 
 
 def _cannot_tell(comparison: Comparison) -> str:
-    """Return the interval that is too wide to rule a difference out, where none was found; empty otherwise.
+    """Return the interval that is too wide to rule out a difference if none was found; empty otherwise.
 
-    It is that of the loads at which releases tip, or of the typical time of a call where it is not known how these
-    compare: runs that all held the largest load may differ at any other.
+    It is the interval of the loads at which releases tip or, if it is unknown how these compare, of the typical time of
+    a call: runs that all held the largest load may differ at any other.
     """
     if comparison.outcome != "none":
         return ""
@@ -268,7 +269,7 @@ def _place(operation: str) -> tuple[int, str]:
 
 
 def _repeats(release: Release, unit: str) -> list[dict[str, Any]]:
-    """Return what each run of a release came to; empty for one run, of which the release's entry says all."""
+    """Return the results of each run of a release; empty for a single run, which the release's entry covers."""
     if len(release.runs) == 1:
         return []
     return [
@@ -303,7 +304,7 @@ def _recovery(one: Recovery) -> dict[str, Any]:
 
 
 def _bounded(change: Against | Change | None) -> dict[str, Any] | None:
-    """Return a change with no bounds where there is none."""
+    """Return a change, with None for bounds that do not exist."""
     if change is None:
         return None
     entry = asdict(change)
@@ -314,9 +315,9 @@ def _bounded(change: Against | Change | None) -> dict[str, Any] | None:
 
 
 def _curves(releases: Sequence[Sequence[RunData]]) -> list[dict[str, Any]]:
-    """Return per operation each release's p50 and p99 (microseconds) and throughput (per second) at each size of step.
+    """Return, by operation, each release's p50 and p99 (microseconds) and throughput (per second) at each size of step.
 
-    They are the means of the runs that have such a step, geometric for latencies.
+    They are means over the runs that have such a step, geometric for latencies.
     """
     curves: list[dict[str, Any]] = []
     runs = [run for release in releases for run in release]
@@ -433,7 +434,7 @@ def _colours(comparison: Comparison) -> list[int]:
 
 
 def _published(row: PublishedRow) -> dict[str, Any]:
-    """Return a row with the lengths of its bars, as shares of the longest value, or without values of the ratio."""
+    """Return a row with the lengths of its bars, as shares of the longest value, or of the ratio without values."""
     lengths = _lengths(row)
     longest = max((abs(length) for length in lengths if length is not None), default=0.0)
     return {

@@ -1,8 +1,8 @@
 """Builds a run's document: a plain, versioned dictionary, which is the JSON format. Other formats render it.
 
 Latencies are in microseconds, shares in 0..1, rates per second, times in seconds since the run's start, and loads in
-`run.load_unit`. None means "not measured". The function that makes a part describes it. Within one `format`, keys may
-be added, but never change their meaning.
+`run.load_unit`. None means "not measured". Each part is described by the function that builds it. Within one `format`,
+keys may be added but never change their meaning.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _TOLD_ELSEWHERE = (
     *(*_OF_CLUSTERS, *_OF_TESTS, *_NOTES),
 )
 _MOST_STALLS = 100
-"""The most stalls that are listed, the longest ones."""
+"""The maximum number of stalls that are listed, the longest ones."""
 _STALLS_ON_CHARTS = 20
 
 
@@ -183,7 +183,7 @@ def _run(run: RunData) -> dict[str, Any]:
     """Describe the run, its target and its generator. `seconds` is the run's duration, `sizes` are the stages' sizes.
 
     `identity` and `controller` are a Juju target's. `simulated` is true for a simulator. `prepared` has the things that
-    all workers created before the first stage, and the time this took.
+    all workers created before the first stage, and how long this took.
     """
     manifest = run.manifest
     plan = manifest.plan or {}
@@ -220,7 +220,7 @@ def _run(run: RunData) -> dict[str, Any]:
 
 
 def _seconds(run: RunData) -> float | None:
-    """Return how long a run took. The wall clock says when a part ended that was cut, and may have been set back."""
+    """Return how long a run took. If a part was cut off, its end is by the wall clock, which may have been set back."""
     manifest = run.manifest
     if manifest.ended is None:
         return None
@@ -229,7 +229,7 @@ def _seconds(run: RunData) -> float | None:
 
 
 def _identity(target: Mapping[str, Any]) -> str | None:
-    """Return as whom units log in, if a plan for this kind of target says so."""
+    """Return the identity with which units log in, if a plan for this kind of target specifies it."""
     field = facts_of(str(target.get("kind", ""))).model_fields.get("identity")
     return None if field is None else str(target.get("identity", field.default))
 
@@ -255,7 +255,7 @@ def _utc(moment: float | None) -> str | None:
 
 
 def _check(check: Check) -> dict[str, Any]:
-    """Return a check; only a figure's has a unit."""
+    """Return a check; only checks of figures have a unit."""
     names = ["operation", "limit", "allowed", "observed", "stage", "size", "met", "why"]
     return {name: getattr(check, name) for name in (*names, *(["unit"] if check.is_figure else []))}
 
@@ -302,7 +302,7 @@ def _thresholds(analysis: Analysis) -> list[dict[str, Any]]:
 
 
 def _counting(analysis: Analysis, group: Sequence[Check]) -> list[Check]:
-    """Return the checks that count: of a search, those up to its answer. What one probe did not judge, others did."""
+    """Return the checks that count: in a search, those up to its answer. What one probe did not judge, others did."""
     last = analysis.found.held if analysis.found is not None else None
     counting = [check for check in group if last is None or check.size is None or check.size <= last]
     if analysis.found is not None and any(check.met is True for check in counting):
@@ -311,9 +311,10 @@ def _counting(analysis: Analysis, group: Sequence[Check]) -> list[Check]:
 
 
 def _probes(analysis: Analysis, check: Check) -> str:
-    """Say how many probes of a search missed a threshold: missed in 6 of 11 probes, not judged in 2. Empty without one.
+    """Say how many of a search's probes missed a threshold: missed in 6 of 11 probes, not judged in 2.
 
-    The smallest load that missed it is named, because the entry is about the loads up to the search's answer.
+    It is empty without a search. It names the smallest load that missed the threshold, because the entry only covers
+    loads up to the search's answer.
     """
     if analysis.found is None:
         return ""
@@ -327,8 +328,8 @@ def _probes(analysis: Analysis, check: Check) -> str:
 def _worst(group: Sequence[Check]) -> Check:
     """Return the check that decides: the missed one furthest beyond its limit.
 
-    Without a missed one, it is the same among those that the generator may have caused, or else the one closest to its
-    limit.
+    If none was missed, it is the furthest among those that the generator may have caused, or else the one closest to
+    its limit.
     """
     missed = [check for check in group if check.met is False]
     doubted = [check for check in group if check.met is None and check.observed is not None]
@@ -406,7 +407,7 @@ def _stage(stage: StageResult, operations: Iterable[str]) -> dict[str, Any]:
     """Return one stage: its times, and the outcomes and latencies of each operation.
 
     `cost` includes failures with the time they took (latency.costs). `response` and `service` (measured from the send)
-    are of successes alone.
+    are for successes alone.
     """
     return {
         "number": stage.number,
@@ -488,7 +489,7 @@ def _total_throughput(stages: Sequence[StageResult], operations: Sequence[str]) 
 
 
 def _growth(run: RunData) -> list[dict[str, Any]]:
-    """Return how fast things were created or removed: parts of stages, with the number of things before and after."""
+    """Return how fast things were created or removed: by parts of stages, with the things before and after."""
     if run.manifest.workload in ("claim", "cts", "store", "operate"):
         return []
     return [
@@ -524,7 +525,7 @@ def _generator(run: RunData) -> dict[str, Any] | None:
     has_gauges = bool(gauges.t.size)
     lag = Histogram.merged(s.histograms[SCHEDULE_LAG] for s in run.stages if SCHEDULE_LAG in s.histograms)
     worst = {
-        # Not the most at any moment: starting a worker keeps a core busy for a while.
+        # Not the maximum at any moment: starting a worker keeps a core busy for a while.
         "cpu": max((s["cpu"] for s in stages if s["cpu"] is not None), default=None),
         "loop_lag_ms": float(gauges.loop_lag.max()) if has_gauges else None,
         "rss_mib": float(gauges.rss.max()) if has_gauges else None,
@@ -608,7 +609,7 @@ def _generator_stage(stage: StageResult) -> dict[str, Any]:
 
 
 def _units(run: RunData) -> list[dict[str, Any]]:
-    """Return the units that made the load: `share` of `of`, and `clock_offset`, the seconds its clock was ahead.
+    """Return the units that generated the load: `share` of `of`, and `clock_offset`, the seconds its clock was ahead.
 
     The list is empty for a run on one machine.
     """
@@ -668,7 +669,7 @@ def _classes(problems: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _connections(run: RunData) -> dict[str, Any] | None:
-    """Return lost connections by reason, and how many were made again during holds; None without any."""
+    """Return lost connections by reason, and how many were re-established during holds; None without any."""
     lost = _errors(event for event in run.events if is_lost_connection(event))
     if not lost:
         return None
@@ -758,12 +759,12 @@ def _planned_target(run: RunData) -> dict[str, Any]:
 
 @lru_cache(maxsize=16)
 def _parsed(text: str, name: str) -> Plan:
-    """Return the plan in a text. Several reports in one process ask for the same one, and parsing takes 10 ms."""
+    """Return the plan in a text. Several reports in one process need the same plan, and parsing takes 10 ms."""
     return parse_plan(text, source=name)
 
 
 def _repeat(run: RunData, plan: Plan | None) -> dict[str, Any] | None:
-    """Return the plan as YAML, and the command (for units the action) that runs it; None without a plan."""
+    """Return the plan as YAML, and the command (or the action for units) that runs it; None without a plan."""
     if plan is None:
         return None
     try:
@@ -773,7 +774,7 @@ def _repeat(run: RunData, plan: Plan | None) -> dict[str, Any] | None:
     command = f"tippingpoint run {plan.name}" if shipped else f"tippingpoint run {plan.name}.yaml"
     if run.units:
         application = run.units[0].name.partition("/")[0]
-        # Without this option Juju parses the plan's text as YAML, and refuses it.
+        # Without this option, Juju parses the plan's text as YAML and refuses it.
         raw, given = (
             ("", f"plan={plan.name}")
             if shipped

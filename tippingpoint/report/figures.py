@@ -27,7 +27,7 @@ LIMIT_NAMES = {
     FIGURE: "figure",
 }
 _MOST_SECONDS = 1e10
-"""Beyond this nobody counts hours."""
+"""Beyond this, a number of hours is meaningless."""
 
 
 def number(value: float | None) -> str:
@@ -36,7 +36,7 @@ def number(value: float | None) -> str:
 
 
 def amount(value: float | None, unit: str, digits: int | None = None) -> str:
-    """Format a load with its unit, an estimate with so many digits: 1 lease, 16,000 leases."""
+    """Format a load with its unit, and an estimate with this number of `digits`: 1 lease, 16,000 leases."""
     if value is None:
         return f"– {unit}"
     return show_amount(value if digits is None else float(f"{value:.{digits}g}"), unit)
@@ -58,7 +58,7 @@ def seconds_of(microseconds: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """Format a share in 0..1 as percent; 100 % or 0 % only if it is exactly that."""
+    """Format a share in 0..1 as percent; 100 % and 0 % are shown only if exact."""
     return known(show_share, value)
 
 
@@ -90,7 +90,7 @@ def of(share: int, all_shares: int, status: str) -> str:
 
 
 def offset(value: float | None, error: float | None) -> str:
-    """Format the seconds a clock was ahead, with their error: +3.2 ms ± 0.4 ms, -1.8 s ± 2 ms."""
+    """Format the seconds by which a clock was ahead, with their error: +3.2 ms ± 0.4 ms, -1.8 s ± 2 ms."""
     if value is None:
         return "not measured"
     shown = f"{'-' if value < 0 else '+'}{latency(abs(value) * 1e6)}"
@@ -120,7 +120,7 @@ def quantity(value: float | None, unit: str) -> str:
 
 
 def measured(value: float | None, limit: str, unit: str = "") -> str:
-    """Format a value of a threshold's limit, or of a comparison's measure, with its unit; `unit` is a figure's."""
+    """Format a value of a threshold's limit or a comparison's measure with its unit; `unit` is that of a figure."""
     if limit == FIGURE:
         return "–" if value is None else show_quantity(value, unit)
     if limit in RATES:
@@ -134,7 +134,7 @@ def limit_name(limit: str) -> str:
 
 
 def listed(values: Iterable[str]) -> str:
-    """Join several words to a list: a, b and c."""
+    """Join several words into a list: a, b and c."""
     words = list(values)
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
 
@@ -150,7 +150,7 @@ def change(value: float | None, measure: str) -> str:
 
 
 def interval(low: float | None, high: float | None, measure: str) -> str:
-    """Format the interval of a change; an end is open if a sample is too small for a bound."""
+    """Format the interval of a change; a side is open if a sample is too small for a bound."""
     if low is None and high is None:
         return "–"
     first, last = (change(bound, measure) if bound is not None else "no bound" for bound in (low, high))

@@ -1,8 +1,8 @@
 """Builds a trend's document: a plain, versioned dictionary, which is the JSON format. Other formats render it.
 
 Latencies are in microseconds, moments in seconds since the epoch. A figure's `values` and `levels` have one entry per
-run, None for a run without it. `bounds` of tipping points say which values are the least or the most they may be, and
-the ratio of a change of these is None. `at`, `earliest` and `latest` of a change count the runs from 0.
+run, None for a run without it. `bounds` of tipping points say which values are only lower or upper bounds; the ratio of
+a change of these is None. `at`, `earliest` and `latest` of a change count the runs from 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tippingpoint.util.numbers import show_quantity
 from tippingpoint.util.text import choose, show_amount, show_count, show_list, show_load
 
 _NAMED = 3
-"""The most changes that the first sentence names."""
+"""The maximum number of changes named in the first sentence."""
 
 
 def build_trend(trend: Trend) -> dict[str, Any]:
@@ -142,14 +142,14 @@ def _figure(history: History, figure: Figure) -> dict[str, Any]:
 
 
 def _bound(reach: Reach | None) -> Literal["least", "most"] | None:
-    """Return whether a value is only the least or the most that it may be."""
+    """Return whether a value is only a lower or an upper bound."""
     if reach is None or not reach.bounded:
         return None
     return "least" if reach.broken is None else "most"
 
 
 def _levels(values: Sequence[float | None], changes: Sequence[Change]) -> list[float | None]:
-    """Return the level that each run belongs to, or is on its way to; None everywhere without a change."""
+    """Return the level of each run, or the one to which it is on its way; None everywhere without a change."""
     if not changes:
         return [None] * len(values)
     levels: list[float | None] = []

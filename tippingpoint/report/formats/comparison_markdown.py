@@ -22,7 +22,7 @@ _OUTCOMES = {
 _MARKS = {"worse": "❌", "better": "✅", "same": "=", "unsure": "?"}
 _MOST_CAVEATS = 3
 _MOST_CELLS = 360
-"""The most cells of the long table. Significant changes are listed separately, so only its beginning is kept."""
+"""The maximum number of cells in the long table. Significant changes have a list, so only its beginning is kept."""
 
 
 def render_comparison(document: dict[str, Any]) -> str:
@@ -123,7 +123,7 @@ def _recovery(document: dict[str, Any]) -> str:
 
 
 def _figures(document: dict[str, Any]) -> str:
-    """Render the table of figures. A cell has the figure, its ratio, the interval and the judgement."""
+    """Render the table of figures. Each cell has the figure, its ratio, the interval and the judgement."""
     runs = document["runs"]
     rows: list[list[str]] = []
     for row in document["rows"]:

@@ -33,7 +33,7 @@ _KNOWN_OPERATIONS = {
     **{"server-list": 3, "flavor-list": 4, "image-list": 5, "service-list": 1, "agent-list": 2},
     **{"remove-machine": 4, "remove-application": 5, "remove-unit": 1, "remove-relation": 2},
 }
-"""The colours of operations. Removing something has the colour of creating it."""
+"""The colours of operations. Removing something uses the colour of creating it."""
 _MOST_SIZES = 12
 _OUTCOME = re.compile(r"^(Met|Missed|Withheld|Failed): ")
 _FILTERS = (
@@ -57,7 +57,7 @@ _FILTERS = (
 def render_html(document: dict[str, Any], *, live: bool = False) -> str:
     """Render the page of a run's, a comparison's or a trend's document.
 
-    A `live` page asks its own address each second for the page as it is then, and takes over what differs.
+    A `live` page fetches its own address every second and applies what changed.
     """
     of_kind = document["kind"]
     style = _assets("uPlot.min.css", "report.css", f"{of_kind}.css")
@@ -79,7 +79,7 @@ def render_html(document: dict[str, Any], *, live: bool = False) -> str:
             data=embedded(document),
             style=Markup(style),
             script=Markup(script),
-            # Only these exact texts may run or style, so injected markup could do nothing.
+            # Only these exact texts may run as script or style, so injected markup can do nothing.
             style_hash=_hash(style),
             script_hash=_hash(script),
             op_class=op_class,
@@ -103,7 +103,7 @@ def _environment() -> Environment:
 
 
 def _occurred(document: dict[str, Any]) -> list[str]:
-    """Return the outcomes that any operation of a run had, and `ok`."""
+    """Return the outcomes that occurred in any operation of a run, and `ok`."""
     counted = [figures for stage in document.get("stages", []) for figures in stage["operations"].values()]
     return [
         outcome
@@ -113,7 +113,7 @@ def _occurred(document: dict[str, Any]) -> list[str]:
 
 
 def _without_outcome(sentence: str) -> str:
-    """Drop the outcome with which a verdict's sentence begins, beside a badge that shows it."""
+    """Drop the outcome at the start of a verdict's sentence if a badge next to it shows it."""
     return _OUTCOME.sub("", sentence)
 
 
@@ -138,9 +138,9 @@ def _hash(text: str) -> str:
 
 
 def page_script(*ours: str) -> str:
-    """Build the script of a page with charts: the chart library, and the page's own scripts in one strict function.
+    """Build the script of a page with charts: the chart library, and the page's own scripts in a strict-mode function.
 
-    Inside the function, their names cannot clash with others.
+    Inside the function, their names cannot clash with other names.
     """
     joined = "\n".join(ours)
     return f'{_assets("uPlot.iife.min.js")}\n(function () {{\n"use strict";\n{joined}}})();\n'

@@ -125,7 +125,7 @@ def _thresholds(entries: Sequence[dict[str, Any]], unit: str) -> str:
 
 
 def _result(entry: dict[str, Any]) -> str:
-    """Say whether a threshold was met; in a search, up to its answer, because larger loads are tried to miss it."""
+    """Say whether a threshold was met; in a search, up to its answer, because larger loads are meant to miss it."""
     if entry.get("probes"):
         return _MARKS[entry["met"]] + (" up to the limit" if entry["met"] else "")
     return _MARKS[entry["met"]] + (f": {entry['why']}" if entry["met"] is None and entry["why"] else "")
@@ -585,7 +585,7 @@ def _resources(resources: dict[str, Any] | None) -> list[str]:
 
 
 def _missing(document: dict[str, Any]) -> list[str]:
-    """Return what of the target is not shown, with the reasons: costs, and metrics without data."""
+    """Return what is not shown about the target, with the reasons: costs, and metrics without data."""
     resources: dict[str, Any] = document["resources"] or {"costs": [], "no_costs": [], "missing": []}
     lines: list[str] = []
     if not document["operation_costs"]:
@@ -627,7 +627,7 @@ def _costs(resources: dict[str, Any]) -> str:
 
 
 def _operation_costs(document: dict[str, Any]) -> str:
-    """Render what each operation takes of all hosts, and of CPU time at each load."""
+    """Render what each operation costs all hosts, and its CPU time at each load."""
     lines: list[str] = []
     for cost in document["operation_costs"]:
         if cost["role"] == "all":
@@ -660,7 +660,7 @@ def _units(units: Sequence[dict[str, Any]]) -> str:
 
 
 def _spread(stages: list[_T]) -> list[_T]:
-    """Return all stages, or the first, the last and an even selection of those between."""
+    """Return all stages, or the first, the last and an even selection of those in between."""
     if len(stages) <= _MOST_STAGES:
         return stages
     last = len(stages) - 1

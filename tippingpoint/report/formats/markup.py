@@ -1,4 +1,4 @@
-"""Builds Markdown from any text, within limits of length."""
+"""Builds Markdown from any text, within length limits."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from tippingpoint.util.text import choose, show_count
 
 LIMIT = 30_000
-"""The most bytes (UTF-8) of a report, which an action's output can hold."""
+"""The maximum size of a report that fits into an action's output, in bytes (UTF-8)."""
 MOST_LINES = 20
-"""The most lines of a list; the JSON format has all of them."""
+"""The maximum number of lines of a list; the JSON format has all of them."""
 _MOST_OF_CELL = 300
 _MOST_OF_SENTENCE = 2000
-"""The most characters of what may be another program's text. No sentence of a report is as long."""
+"""The maximum number of characters of text that may come from another program. Sentences of a report are shorter."""
 
 
 def section(heading: str, body: str) -> str:

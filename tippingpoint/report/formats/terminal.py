@@ -16,7 +16,7 @@ Document = dict[str, Any]
 _COLOURS = {"met": "green", "missed": "red", "withheld": "yellow", "failed": "red"}
 _MARKS = {True: ("✓", "green"), False: ("✗", "red"), None: ("?", "yellow")}
 _ROOMY = 118
-"""Columns from which on thresholds stand beside their operation, and not below it."""
+"""The minimum number of columns to show thresholds next to their operation instead of below it."""
 _MOST_ROWS = 20
 _MOST_STAGES = 24
 
@@ -24,13 +24,13 @@ _MOST_STAGES = 24
 def render_end(document: Document, totals: Sequence[Totals], width: int) -> list[Text]:
     """Render the operations of a run with their thresholds, then verdict, tipping point and causes.
 
-    Sentences are one line each, which the console breaks between words.
+    Each sentence is one line, which the console breaks between words.
     """
     return _joined([_operations(document, totals, width), _answers(document)])
 
 
 def render_report(document: Document, totals: Sequence[Totals], width: int) -> list[Text]:
-    """Render a run's report. It leaves out what is for a page: charts, and tables of what happened."""
+    """Render a run's report. It leaves out what belongs on a page: charts, and tables of events."""
     return _joined(
         [
             _title(document),
@@ -59,7 +59,7 @@ def _title(document: Document) -> list[Text]:
 
 
 def _answers(document: Document) -> list[Text]:
-    """Render the verdict, its first words in a colour, and below it where the target tips, and why."""
+    """Render the verdict with its first words in colour, and below it where the target tips and why."""
     verdict = document["verdict"]
     first, colon, rest = verdict["sentence"].partition(":")
     colour = _COLOURS[verdict["outcome"]]
@@ -111,7 +111,7 @@ def _operations(document: Document, totals: Sequence[Totals], width: int) -> lis
         lines.append(
             Text(f"and {len(totals) - len(shown)} more operations in the report", style="bright_black")
         )
-    # Those of figures, and of operations that nobody called.
+    # Thresholds on figures, and on operations that were never called.
     for subject, of_it in limits.items():
         lines += [_row(f"{subject}  ").append_text(one) for one in of_it]
     return lines
@@ -119,7 +119,7 @@ def _operations(document: Document, totals: Sequence[Totals], width: int) -> lis
 
 def _limit(entry: dict[str, Any], unit: str) -> Text:
     """Render a threshold: ✗ p99 ≤ 100 ms: 1.05 s at 2,000 leases."""
-    probes = entry.get("probes")  # of a search, which goes beyond its limits on purpose
+    probes = entry.get("probes")  # for a search, which exceeds its limits on purpose
     mark, colour = ("·", "") if probes and entry["met"] is None else _MARKS[entry["met"]]
     of_figure = entry.get("unit", "")
     sign = "≥" if entry["limit"] == "throughput" else "≤"
@@ -134,7 +134,7 @@ def _limit(entry: dict[str, Any], unit: str) -> Text:
 
 
 def _stages(document: Document, width: int) -> list[Text]:
-    """Render the loads in their order, each with the operations that succeeded most."""
+    """Render the loads in order, each with the operations that succeeded most."""
     stages = document["stages"]
     names = [name for name in document["loading"] if any(name in stage["operations"] for stage in stages)]
     columns = max(1, (width - 24) // 34)
@@ -184,7 +184,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], text: Sequence[
 
 
 def _costs(document: Document) -> list[str]:
-    """Return what each operation takes of all hosts together, in sentences."""
+    """Return the cost of each operation on all hosts together, in sentences."""
     return [cost["sentence"] for cost in document["operation_costs"] if cost["role"] == "all"]
 
 
@@ -193,7 +193,7 @@ def _list(heading: str, lines: Sequence[str]) -> list[Text]:
 
 
 def _row(text: str, style: str = "") -> Text:
-    """A line that is not broken where it is too long: it is cut."""
+    """Return a line that is cut off, not wrapped, if it is too long."""
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 

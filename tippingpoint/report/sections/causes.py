@@ -1,4 +1,4 @@
-"""Builds the section on what bound the target where it tipped."""
+"""Builds the section on what bound the target when it tipped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tippingpoint.analysis.cause import Cause, Evidence
 def build_causes(causes: Iterable[Cause]) -> list[dict[str, Any]]:
     """Return the document's part: one entry for each sign of tipping, with `evidence` as the rows of its table.
 
-    `result` says in words what became of each figure.
+    `result` describes in words what happened to each figure.
     """
     return [
         {

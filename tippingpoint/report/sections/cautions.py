@@ -1,4 +1,4 @@
-"""Writes the cautions beside a verdict: where the run's own data are missing or inexact."""
+"""Writes the cautions next to a verdict: where the run's own data are missing or inexact."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def build_cautions(analysis: Analysis) -> list[str]:
     """Return lines on damaged journals, a strained generator, other programs, missing units, wrong clocks, missing
     scrapes and figures, and rate limits.
 
-    Generator and units are left out if they are among the verdict's own reasons.
+    Lines on the generator and units are left out if the verdict's own reasons contain them.
     """
     run, reasons = analysis.run, analysis.verdict.reasons
     return [
@@ -62,7 +62,7 @@ def _of_generator(analysis: Analysis) -> list[str]:
 
 
 def _of_others(run: RunData) -> list[str]:
-    """Say what other programs took of the target's processors, if it could explain what was missed."""
+    """Say how much of the target's processors other programs took, if that could explain a miss."""
     found = [
         (work, stage) for stage in run.stages if (work := beside(run, stage)) is not None and work.explains
     ]
@@ -113,7 +113,7 @@ def _off(ahead: float) -> str:
 
 
 def gap_lines(resources: Resources) -> list[str]:
-    """Return when hosts were not scraped during a run: the longest gaps by name, and the number of others."""
+    """Return when hosts were not scraped during a run: the longest gaps by host, and the number of others."""
     gaps = joined_gaps(resources)
     lines = [
         f"{_names(gap['hosts'], 'host')} "

@@ -1,4 +1,4 @@
-"""Builds the section on a cluster's own tests: each test's time and what failed, and the nodes' loads meanwhile."""
+"""Builds the section on a cluster's own tests: each test's duration, what failed, and the nodes' loads meanwhile."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def build_cluster_tests(run: RunData) -> dict[str, Any]:
 
     Other workloads have no such key.
 
-    Times are seconds. `load` has, for each node, the columns of MINUTES and `cpu` (cores) over `t`; None where it is
-    not known. `node` is the node of the author's graphs, the first one; `peaks` has its highest load average over one
-    minute in each stage, `published` what others published of such tests.
+    Times are seconds. `load` has, for each node, the columns of MINUTES and `cpu` (cores) over `t`; None where unknown.
+    `node` is the first node, as in the author's graphs; `peaks` has its highest one-minute load average in each stage,
+    and `published` has what others published about such tests.
     """
     if run.manifest.workload != "cts":
         return {}
@@ -116,7 +116,7 @@ def _cpu(
     before: tuple[Mapping[str, Any], Mapping[str, Any] | None],
     now: tuple[Mapping[str, Any], Mapping[str, Any] | None],
 ) -> float | None:
-    """The cores that a node used between two samples; None if it was off, or booted meanwhile."""
+    """Return the cores that a node used between two samples; None if it was off or booted meanwhile."""
     (earlier, was), (later, told) = before, now
     seconds = float(later["t"]) - float(earlier["t"])
     if was is None or told is None or seconds <= 0 or told["cpu"] < was["cpu"]:
@@ -174,6 +174,6 @@ def _published(kind: str) -> list[dict[str, Any]]:
 
 
 def _natural(name: str) -> tuple[str, int]:
-    """The order of node2 and node10."""
+    """Return a sort key that puts node2 before node10."""
     stem = name.rstrip("0123456789")
     return stem, int(name[len(stem) :] or 0)

@@ -1,4 +1,4 @@
-"""Builds what a reader sees first: which load passes, where the target tips, why, and how sure all that is."""
+"""Builds what a reader sees first: which load passes, where the target tips, why, and how certain this is."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _SIGNS = {"cliff": "cliff", "threshold": "missed threshold", "knee": "knee", "li
 
 
 def build_glance(analysis: Analysis, tests: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return three `tiles`, each a question with its answer in few words and in a sentence, and `sure`, some sentences.
+    """Return three `tiles`, each a question answered in a few words and in a sentence, and `sure`, some sentences.
 
-    Of a cluster's own tests (`tests`, see build_cluster_tests) the tiles have how many passed, the longest, and those
-    that failed. Other runs have the largest load that passed, where the target tips, and why.
+    For a cluster's own tests (`tests`, see build_cluster_tests), the tiles show how many passed, the longest, and those
+    that failed. For other runs, they show the largest load that passed, where the target tips, and why.
     """
     if tests is not None:
         return {"tiles": _of_tests(tests), "sure": _whole(analysis)}
@@ -62,7 +62,7 @@ def _of_tests(tests: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def _holds(analysis: Analysis) -> dict[str, str]:
-    """Say up to which load every threshold was met."""
+    """Give the load up to which every threshold was met."""
     run, found, verdict = analysis.run, analysis.found, analysis.verdict
     unit = run.manifest.load_unit
     if verdict.outcome == "failed":
@@ -158,7 +158,7 @@ def _level(cause: Cause, unit: str) -> str:
 
 
 def _sure(analysis: Analysis) -> list[str]:
-    """Say how sure the tipping point is: its interval, its confidence, or that each load was tried once."""
+    """Say how certain the tipping point is: its interval, its confidence, or that each load was tried only once."""
     point, found, tipping = analysis.tipping.point, analysis.found, analysis.tipping
     unit = analysis.run.manifest.load_unit
     if found is not None:
@@ -193,7 +193,7 @@ def _of_cliff(cliff: Cliff) -> str:
 
 
 def _whole(analysis: Analysis) -> list[str]:
-    """Say what makes the run as a whole less sure: the generator, other programs, faults, an early end."""
+    """Say what makes the whole run less certain: the generator, other programs, faults, an early end."""
     run = analysis.run
     lines: list[str] = []
     if run.manifest.status not in ("complete", "failed", "running"):

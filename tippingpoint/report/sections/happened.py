@@ -14,8 +14,8 @@ from tippingpoint.rundir.tags import FAILURES, tag
 def build_happened(run: RunData, marks: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return one entry for each kind of event, sorted by its first time: `what`, `count`, `first`, `last`, `stages`.
 
-    Times are as exact as charts over time (`bin_seconds`), those of `marks` (see document.py) are exact. They are None
-    if the run has no clock. `stages` are the numbers of the stages with the event.
+    Times are as precise as charts over time (`bin_seconds`), but those of `marks` (see document.py) are exact. They are
+    None if the run has no clock. `stages` are the numbers of the stages with the event.
     """
     clock = run.manifest.timeline != "order"
     entries: list[dict[str, Any]] = []

@@ -57,8 +57,8 @@ def build_fill(run: RunData, fills: Sequence[Fill]) -> list[dict[str, Any]]:
 def build_timings(run: RunData, cluster: Cluster) -> dict[str, Any] | None:
     """Return the response times of user commands in each stage, while filling and at idle; None without any.
 
-    They are in microseconds; failures count with the time they took. `members` is the number of members when a stage's
-    hold began, `members_end` at its end. `containers` is the number of the run's containers in the hold.
+    They are in microseconds; failures count with the time they took. `members` is the number of members at the start of
+    a stage's hold, `members_end` at its end. `containers` is the number of the run's containers in the hold.
     """
     commands = facts_of(run.manifest.target.kind).commands
     asked = [name for name in run.operations if name in commands]
@@ -171,7 +171,7 @@ def _most(entries: dict[tuple[str, ...], dict[str, Any]]) -> list[dict[str, Any]
 
 
 def cluster_marks(cluster: Cluster, seconds: float) -> list[dict[str, Any]]:
-    """Return the marks on charts over time for members that left or came, and for changes of the leader.
+    """Return the marks on charts over time for members that joined or left, and for leader changes.
 
     `seconds` is the run's duration.
     """
@@ -256,7 +256,7 @@ def command_of(figure: Figure, commands: Mapping[str, str]) -> str | None:
 
 
 def beside_runs(baseline: Baseline, runs: Sequence[Analysis]) -> dict[str, Any] | None:
-    """Return a baseline's timings beside the runs' own of the same commands; None if they share none.
+    """Return a baseline's timings next to the runs' own for the same commands; None if they share none.
 
     `columns` are the stages of the runs (`run` counts from 0). `rows` have the published figure and, for each column,
     the command's times while filling and at idle. `made` has the published rate of creation and that of each run (None

@@ -20,9 +20,9 @@ _SHOWN_OF_HASH = 12
 _INSTANT = 0.001
 """Seconds before a stage's end at which its state is read: at the end it may belong to the next stage."""
 _NAMED = 3
-"""The most hosts that are named."""
+"""The maximum number of hosts to name."""
 _UNEVEN = 0.1
-"""A spread below which hosts count as even, even if random placement would be more even."""
+"""With a spread below this, hosts count as even, even if random placement would be more even."""
 _MOST_STAGES = 12
 _TOGETHER = 5.0
 """Seconds within which agents that go down share a mark on the charts; in long runs, a hundredth of the run."""
@@ -37,9 +37,9 @@ def build_spread(run: RunData, cluster: Cluster) -> dict[str, Any] | None:
     """Return the spread of things over the hosts, stage by stage; None if hosts are unknown, or for one host.
 
     `counts` are the things per host, ascending, at the stage's end. If things are removed as soon as they are created
-    (`landed`), all of the stage count. `cv` is the coefficient of variation, `chance` that of random placement
-    (Poisson). `hidden` is true if the target shows hosts by a hash, and so none without things. If there are too many
-    stages, the last ones are kept.
+    (`landed`), all of the stage's things count. `cv` is the coefficient of variation, `chance` that of random placement
+    (Poisson). `hidden` is true if the target only shows hashes of hosts, so that hosts without things are unknown. If
+    there are too many stages, the last ones are kept.
     """
     landed = run.manifest.load_unit.startswith("iterations")
     stages: list[dict[str, Any]] = []
@@ -97,7 +97,7 @@ def _landed(events: Iterable[Mapping[str, Any]], stage: StageResult) -> Counter[
 
 
 def _sentence(last: Mapping[str, Any], things: str, *, landed: bool, hidden: bool) -> str:
-    """Say in words where things are at the end of the last stage."""
+    """Describe where things are at the end of the last stage."""
     there = show_amount(last["things"], things)
     on = f"on {figures.number(last['hosts'])} hosts"
     said = (

@@ -12,16 +12,17 @@ from tippingpoint.rundir.operations import MAKING
 from tippingpoint.rundir.results import RunData
 
 _GROUPS = 60
-"""The most points of a line."""
+"""The maximum number of points of a line."""
 _LEAST = 3
-"""The least number of points for a line."""
+"""The minimum number of points of a line."""
 
 
 def build_life(run: RunData, operations: Sequence[str]) -> dict[str, Any] | None:
     """Return numbers of `things` in groups of equal width, and the durations of each operation; None without a fill.
 
     Durations are in microseconds. `p50` is the median of the medians of `bin_seconds` each, weighted by their counts;
-    `max` is the longest. Only the times in which stages are brought up count. Failures count with the time they took.
+    `max` is the longest. Only the times during which stages are brought up count. Failures count with the time they
+    took.
     """
     if not run.counts_things or not run.gauges.t.size:
         return None

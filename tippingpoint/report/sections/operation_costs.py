@@ -1,4 +1,4 @@
-"""Builds the section on what one operation takes of the target."""
+"""Builds the section on what one operation costs the target."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tippingpoint.analysis.operation_costs import OperationCost, interval_words
 from tippingpoint.report import figures
 
 _RATE_OF = {"seconds": "cores", "bytes": "bytes/s", "count": "count/s"}
-"""The unit of what is taken in a second, by the unit of what is taken."""
+"""The unit of a rate of use, by the unit of the amount used."""
 
 
 def build_operation_costs(every: Sequence[OperationCost]) -> dict[str, Any]:
-    """Build `operation_costs`: what each operation takes of the target, with the same at each load.
+    """Build `operation_costs`: what each operation costs the target, overall and at each load.
 
-    Only costs beyond noise are listed; `no_operation_costs` says why others are not. Both are empty if nothing was
-    measured of the target. What was measured may be figures of a Prometheus, or the CPU time that the kernel counts for
+    Only costs that exceed noise are listed; `no_operation_costs` says why others are not. Both are empty if nothing was
+    measured on the target. The measurements may be figures from Prometheus, or the CPU time that the kernel counts for
     a lab.
     """
     return {

@@ -20,8 +20,8 @@ def build_processors(run: RunData) -> dict[str, Any]:
     """Return the document's key `processors`; nothing for a run without data on what else ran.
 
     It has columns over time (`t`): the shares of the target's processors that `target`, `ours`, `others` and the
-    hypervisor (`steal`) took, and `waited`, the seconds for which the target's threads waited for a processor for each
-    second that they ran. `stages` has the same for each stage that was held.
+    hypervisor (`steal`) took, and `waited`, the seconds that the target's threads waited for a processor per second
+    that they ran. `stages` has the same for each stage that was held.
     """
     told = [used for used in run.machine if used.others is not None]
     if not told:
@@ -63,7 +63,7 @@ def _shares(seconds: Sequence[Used]) -> dict[str, float | None]:
 
 
 def _sentence(run: RunData, told: Sequence[Used]) -> str:
-    """Say who used the processors from the first stage's begin to the last one's end."""
+    """Say who used the processors from the first stage's start to the last one's end."""
     if run.stages:
         told = during(told, run.stages[0].begin, span_of(run.stages[-1])[1]) or told
     of, cpus = _shares(told), max(used.cpus for used in told)

@@ -13,10 +13,10 @@ from tippingpoint.util.text import choose, show_count
 
 
 def build_recovery(aftermaths: Sequence[Aftermath]) -> dict[str, Any]:
-    """Return `recovery`: one row for each fault, and a sentence over all. Nothing if nothing happened to the target.
+    """Return `recovery`: one row for each fault, and an overall sentence; empty if nothing happened to the target.
 
     A row has the fields of Aftermath, and `noticed_words` and `recovered_words`. `mean_time_to_recover` is None if the
-    target was never back from anything.
+    target never recovered from anything.
     """
     if not aftermaths:
         return {}
@@ -35,7 +35,7 @@ def build_recovery(aftermaths: Sequence[Aftermath]) -> dict[str, Any]:
 
 
 def build_comeback(comeback: Comeback | None) -> dict[str, Any]:
-    """Return `comeback`: the fields of Comeback, `metastable`, and each step with `words`; nothing without one."""
+    """Return `comeback`: the fields of Comeback, `metastable`, and each step with `words`; empty without a Comeback."""
     if comeback is None:
         return {}
     steps = [{**asdict(step), "words": _step_words(step)} for step in comeback.steps]
@@ -76,7 +76,7 @@ def recovered_words(after: Aftermath) -> str:
 
 
 def _time(seconds: float) -> str:
-    """Format a time that is known to half a second or so."""
+    """Format a time that is known to about half a second."""
     return figures.seconds(round(seconds, 1) if seconds >= 0.95 else round(seconds, 2))
 
 

@@ -1,7 +1,7 @@
-"""Builds the section on the target's resource use: its hosts' figures over time, which differ, and missing data.
+"""Builds the section on the target's resource use: its hosts' figures over time, hosts that differ, and missing data.
 
 A *row* is one part (a process, a vhost) of one figure, or the whole figure if it has no parts. Values are in the
-figure's unit. A typical value is the mean of a rate, or the median of anything else, from the first stage's begin to
+figure's unit. A typical value is the mean of a rate, or the median of anything else, from the first stage's start to
 the last one's end.
 """
 
@@ -27,9 +27,9 @@ from tippingpoint.util.text import show_amount, show_count
 LINES = 8
 """The most series with a line each on a chart. With more, it has the leader's line and the others' range and median."""
 _PARTS = 6
-"""The most parts on a chart of roles, the largest ones."""
+"""The maximum number of parts on a chart of roles; the largest are shown."""
 _COLUMNS = 24
-"""The most figures in the table of hosts."""
+"""The maximum number of figures in the table of hosts."""
 _APART = 1.5
 """The least ratio to the others' median for a host to stand out ..."""
 _LASTING = 2 / 3
@@ -59,9 +59,9 @@ def build_resources(run: RunData, costs: Sequence[Cost]) -> dict[str, Any] | Non
     `sentence` says which host is above the others. Each figure has `lines` for its series if they are few.
     Otherwise `roles` has the leader's line, and the others' `low`, `middle` and `high` by part. All are on the grid
     `t` (seconds since the start). `led` is the leader's line over `lines`. `rows` sum the figure up; `by_host`
-    compares hosts. `costs` are those that are more than noise; `no_costs` says why others are not shown. `missing`
-    are figures without data; those not `scraped` have no source in the Prometheus. `gaps` are the times in which
-    hosts were not scraped; `clock` has the seconds that clocks were ahead.
+    compares hosts. `costs` are those that exceed noise; `no_costs` says why others are not shown. `missing` are figures
+    without data; those not `scraped` have no source in Prometheus. `gaps` are the times in which hosts were not
+    scraped; `clock` has the seconds by which clocks were ahead.
     """
     found = run.resources
     if found is None:
@@ -87,12 +87,12 @@ def build_resources(run: RunData, costs: Sequence[Cost]) -> dict[str, Any] | Non
 
 
 def was_scraped(why: str) -> bool:
-    """Whether a Prometheus had anything of a figure that is missing for this reason (monitoring.gather)."""
+    """Return whether Prometheus had any data for a figure that is missing for this reason (monitoring.gather)."""
     return not why.startswith(("no samples: ", "nothing was sampled: "))
 
 
 def _told(figure: FigureData) -> bool:
-    """Return whether a figure belongs here. Those that only show saturation are in the part `causes`."""
+    """Return whether a figure belongs here. Figures that only show saturation are in the part `causes`."""
     return figure.chart or bool(figure.cost) or figure.limit is None
 
 
@@ -117,7 +117,7 @@ def _hosts(found: Resources, views: Sequence[_Figure]) -> list[str]:
 
 
 def _measured(run: RunData, found: Resources) -> NDArray[np.bool_]:
-    """Return which moments are within stages; all since the start if there is no stage, or no moment within one."""
+    """Return which moments are within stages, or all moments since the start if none are."""
     t = np.asarray(found.t, dtype=np.float64)
     if run.stages:
         end = run.stages[-1].end
@@ -329,7 +329,7 @@ def _times(ratio: float) -> str:
 def _name(figure: FigureData, part: str, shared: set[str]) -> str:
     """Write a figure's name within a sentence: resident memory of jujud, CPU (host)."""
     title = figure.title
-    words = title[:1].lower() + title[1:] if title[1:2].islower() else title  # CPU stays as it is
+    words = title[:1].lower() + title[1:] if title[1:2].islower() else title  # CPU stays in capitals
     if part:
         return f"{words} of {part}"
     return f"{words} ({figure.pack})" if title in shared else words
@@ -436,7 +436,7 @@ def joined_gaps(found: Resources) -> list[dict[str, Any]]:
 
 
 def leader_marks(run: RunData) -> list[dict[str, Any]]:
-    """Return the marks on charts for changes of the leader that the target's own figures show."""
+    """Return the marks on charts for leader changes that the target's own figures show."""
     if run.resources is None:
         return []
     return [

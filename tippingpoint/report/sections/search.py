@@ -15,10 +15,10 @@ from tippingpoint.rundir.probe_events import ProbeEvent, probe_words
 def build_search(analysis: Analysis) -> dict[str, Any] | None:
     """Describe a run's search; None for plans with listed stages.
 
-    `answer` is what its probes say, as analysis.search.Answer has it. `probes` are the loads that were tried, in
-    order: `t` is when each began, in seconds of the run, and `words` says what it showed. `further` are the answers
-    for the thresholds of `find.also`. `unknown` says what the answer relies on and nobody knows; it is absent where
-    all is known.
+    `answer` is the result of its probes, as in analysis.search.Answer. `probes` are the loads that were tried, in
+    order: `t` is when each began, in seconds since the run's start, and `words` describes its result. `further` are the
+    answers for the thresholds of `find.also`. `unknown` says what the answer relies on although it is unknown; the key
+    is absent if everything is known.
     """
     found = analysis.found
     if found is None:
@@ -56,7 +56,7 @@ def _probe(probe: ProbeEvent, begun: Mapping[int, float]) -> dict[str, Any]:
 
 
 def _told(analysis: Analysis, name: str) -> dict[str, Any] | None:
-    """Return the last event of a name; None without one."""
+    """Return the last event with a name; None if there is none."""
     return next((_bare(event) for event in reversed(analysis.run.events) if event["event"] == name), None)
 
 

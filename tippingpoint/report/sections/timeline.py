@@ -23,7 +23,7 @@ def build_timeline(run: RunData, operations: Sequence[str]) -> dict[str, Any] | 
     `latency` has p50, p99 and max of the successes of each operation, in microseconds, or None in empty bins. `cost` is
     the same with failures included, for operations where this differs (see RunData.costs). `per_second` has the rate of
     each outcome other than ok over all operations. `ok` has the rate of successes of each operation.
-    `connections_lost` has lost connections, if any. `gauges` are the workers' own gauges (see gauges.Gauges).
+    `connections_lost` has the lost connections, if any. `gauges` are the workers' own gauges (see gauges.Gauges).
     """
     if run.manifest.timeline == "order":
         return None
@@ -74,7 +74,7 @@ def build_timeline(run: RunData, operations: Sequence[str]) -> dict[str, Any] | 
 
 
 def is_lost_connection(event: Mapping[str, Any]) -> bool:
-    """Return whether an event is about lost logged-in connections, with which no operation ended."""
+    """Return whether an event reports the loss of logged-in connections, which ended no operation."""
     return event["event"] == "error" and event.get("operation") == "connection"
 
 

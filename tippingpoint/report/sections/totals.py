@@ -20,7 +20,7 @@ class Totals:
     count: int
     """Attempts."""
     rate: float | None
-    """Attempts a second from the begin of the first stage to the end of the last; None if the run has no clock."""
+    """Attempts per second from the start of the first stage to the end of the last; None if the run has no clock."""
     p50: int | None
     p90: int | None
     p99: int | None
