@@ -1,1 +1,1 @@
-"""The atlas: what was measured of each release, kept as entries that anybody can check, render and add to."""
+"""The atlas: measurements of each release, kept as entries that anybody can check, render and add to."""

@@ -1,4 +1,4 @@
-"""Begins an entry of an atlas: digests of its runs, and a draft of its file with the figures of these runs."""
+"""Starts an entry of an atlas: digests of its runs, and a draft of its file with the figures of these runs."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.operations import OWN_CALLS
 
 _OPEN = "?"
-"""Stands in a draft where a person has to write; `atlas check` refuses it."""
+"""Marks where a person must fill in a draft; `atlas check` refuses it."""
 
 
 class Added(NamedTuple):
-    """An entry that was begun."""
+    """An entry that was started."""
 
     draft: Path
-    """Its file."""
+    """The draft's file."""
     copies: list[str]
-    """A line for each directory that is a copy of a run: the run counts once."""
+    """A line for each directory that is a copy of a run; the run counts once."""
 
 
 def add_entry(atlas: Path, name: str, runs: Sequence[Path]) -> Added:
@@ -105,7 +105,7 @@ def figures_of(runs: Sequence[Analysis]) -> list[Figure]:
     operations = [name for name in first.operations if name not in OWN_CALLS]
     for stage in [*steps, *storms]:
         for operation in operations:
-            if stage.attempts(operation):  # a search's loads are its own, so they are no common ones
+            if stage.attempts(operation):  # a search chooses its own loads, so none are common
                 asked += [
                     Figure(
                         figure=kind,

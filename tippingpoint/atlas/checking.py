@@ -22,13 +22,13 @@ from tippingpoint.digest.digest_file import SUFFIX
 from tippingpoint.errors import UserError
 
 _PATH = re.compile(r"(?:^|[\s=\"'(])(/(?:home|root|tmp|work|var|Users|mnt|opt)/\S+)")
-"""A path of the machine on which somebody measured."""
+"""A path on the machine on which somebody measured."""
 LEAST_RUNS = 2
-"""The fewest runs of each release by which a claim is confirmed or refuted: one run does not tell how runs differ."""
+"""The minimum number of runs of each release to confirm or refute a claim: one run does not show how runs differ."""
 
 
 class Checked(NamedTuple):
-    """An atlas as it was read."""
+    """An atlas as read."""
 
     entries: list[Entry]
     """The entries without a problem."""
@@ -135,7 +135,7 @@ def _of_claims(entry: Entry, entries: Mapping[str, Entry]) -> Iterator[UserError
 
 
 def words_of(entry: Entry) -> list[str]:
-    """Return the words of an entry's figures, by which claims name them."""
+    """Return the words by which claims name an entry's figures."""
     return [meaning_of(figure, entry.runs).words for figure in entry.said.figures]
 
 
@@ -145,16 +145,16 @@ def _named(words: str, entry: Entry) -> Figure | None:
 
 
 def scatter_of(words: str, entries: Iterable[Entry]) -> float:
-    """Return how many times apart runs of one release were at most in a figure, of all entries of one table.
+    """Return the largest ratio between runs of one release in a figure, over all entries of one table.
 
-    That is what differs without any difference of releases: the control of all claims. At least 1.
+    This difference occurs without any change of release, so it is the control for all claims. It is at least 1.
     """
     found = [_named(words, entry) for entry in entries if len(entry.digests) >= LEAST_RUNS]
     return max((each.high / each.low for each in found if each and each.low and each.high), default=1.0)
 
 
 def beside(entry: Entry, entries: Iterable[Entry]) -> list[Entry]:
-    """Return the entries that stand in one table with an entry, itself among them."""
+    """Return the entries in the same table as an entry, including itself."""
     table = (entry.said.target, entry.said.load)
     return [each for each in entries if (each.said.target, each.said.load) == table]
 
@@ -162,8 +162,8 @@ def beside(entry: Entry, entries: Iterable[Entry]) -> list[Entry]:
 def ratio_of(ours: Figure, theirs: Figure, scatter: float) -> Bounds:
     """Return one figure divided by another: the lowest and the highest ratio that the runs allow.
 
-    Each figure is taken as wide as `scatter` at least, about its geometric middle: a release whose few runs happen to
-    agree is no surer than the one whose runs differ most.
+    Each figure is widened to at least `scatter` around its geometric middle: the release whose runs differ most sets
+    every margin, because the few runs of another release may agree by chance.
     """
     (our_low, our_high), (their_low, their_high) = _widened(ours, scatter), _widened(theirs, scatter)
     low = our_low / their_high if our_low is not None and their_high else None
@@ -180,9 +180,9 @@ def _widened(figure: Figure, scatter: float) -> Bounds:
 
 
 def verdict_of(expected: tuple[float, float], found: Bounds, *runs: int) -> Verdict:
-    """Judge a claim: confirmed if all ratios that the runs allow are as claimed, refuted if none is.
+    """Judge a claim: confirmed if all ratios that the runs allow are as claimed, refuted if none are.
 
-    Fewer than LEAST_RUNS of either release are inconclusive: repeats of one release differ too.
+    Fewer than LEAST_RUNS runs of either release are inconclusive, because repeats of one release differ too.
     """
     low, high = (found[0] or 0.0), (inf if found[1] is None else found[1])
     if min(runs) < LEAST_RUNS or found == (None, None):

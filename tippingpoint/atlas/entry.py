@@ -1,4 +1,4 @@
-"""Entries of an atlas: what was measured of one release under one load, by whom it can be measured again, and how.
+"""Entries of an atlas: the measurements of one release under one load, who can repeat them, and how.
 
 An entry is a directory `entries/NAME` with `entry.yaml`, which people write, and the digest files of its runs.
 """
@@ -22,17 +22,17 @@ from tippingpoint.rundir.files import read_file
 from tippingpoint.util.text import nearest
 
 ENTRIES = "entries"
-"""The folder of an atlas that has its entries."""
+"""The folder of an atlas that contains its entries."""
 FILE = "entry.yaml"
 _LARGEST = 64 << 10
-"""Bytes of an entry's file."""
+"""The maximum size of an entry's file, in bytes."""
 MOST_BYTES = 120 << 10
-"""Bytes of all files of an entry: four digest files of a search."""
+"""The maximum size of all files of an entry, in bytes: four digest files of a search."""
 Line = Annotated[str, Field(min_length=3, max_length=400, pattern=r"^[^\n]*[^\n?]$")]
-"""A line; a draft's open question mark is none."""
+"""A line; a draft's open question mark is not allowed."""
 Command = Annotated[str, Field(min_length=3, max_length=1000)]
 NAME = r"^[a-z0-9][a-z0-9.+-]{0,80}$"
-"""What an entry may be called."""
+"""The pattern of an entry's name."""
 Name = Annotated[str, Field(pattern=NAME)]
 Verdict = Literal["confirmed", "refuted", "not told"]
 Kind = Literal["tips", "p50", "p99", "rate", "failures", "lost", "back", "made", "resource", "cpu"]
@@ -47,41 +47,41 @@ class Figure(_Section):
 
     figure: Kind
     of: str = Field(default="", max_length=60)
-    """The operation; for `resource` the figure of the query pack, and for `back` the kind of fault."""
+    """The operation; for `resource`, the query pack's figure; for `back`, the kind of fault."""
     at: float | None = None
     """The load of the stage; null for figures of the whole run."""
     storm: bool = False
     """Whether the stage is a restart storm."""
     low: float | None
-    """Null if it is known only from above."""
+    """Null if only an upper bound is known."""
     high: float | None
-    """Null if it is known only from below, as of a run that did not tip."""
+    """Null if only a lower bound is known, as for a run that did not tip."""
 
 
 class Claim(_Section):
-    """A claim of somebody, and what the runs say of it: this release's figure divided by the other's."""
+    """Somebody's claim, and what the runs say about it: this release's figure divided by the other's."""
 
     source: Line
-    """Where it stands: a page, or a release's notes."""
+    """Where the claim is made: a page, or a release's notes."""
     claim: Line
     """What it says, in our words."""
     figure: Line | None = None
-    """The figure that bears on it, by its words; null if no run here bears on it."""
+    """The figure that bears on the claim, by its words; null if no run here does."""
     against: Name | None = None
-    """The entry of the release that it is compared with."""
+    """The entry of the release with which it is compared."""
     expected: tuple[float, float] | None = None
-    """The ratio that the claim means, from lowest to highest."""
+    """The ratio that the claim implies, from lowest to highest."""
     low: float | None = None
     """The lowest ratio that the runs allow."""
     high: float | None = None
     """The highest ratio that the runs allow."""
     says: Verdict
     why: Line
-    """What the verdict rests on."""
+    """The basis of the verdict."""
 
 
 class Bug(_Section):
-    """A bug that was found on the way."""
+    """A bug that was found along the way."""
 
     what: Line
     command: Command
@@ -91,7 +91,7 @@ class Bug(_Section):
 
 
 class EntryFile(_Section):
-    """What people write of an entry."""
+    """The part of an entry that people write."""
 
     format: Literal[1] = 1
     target: str
@@ -100,14 +100,14 @@ class EntryFile(_Section):
     """The product, if the kind has several: Incus, whose kind is lxd."""
     release: Annotated[str, Field(min_length=1, max_length=60)]
     load: Line
-    """The kind of load in a few words: entries with the same words stand in one table."""
+    """The kind of load in a few words: entries with the same words share a table."""
     date: datetime.date
     machine: Line
-    """On what the target and the generator ran, and what else ran there."""
+    """The machine of the target and the generator, and what else ran there."""
     command: Command
-    """The command that measures it again, from an empty clone."""
+    """The command that repeats the measurement from an empty clone."""
     limits: Annotated[list[Line], Field(min_length=1, max_length=10)]
-    """What these runs cannot say."""
+    """What these runs cannot show."""
     figures: Annotated[list[Figure], Field(min_length=1, max_length=30)]
     claims: Annotated[list[Claim], Field(max_length=20)] = []
     bugs: Annotated[list[Bug], Field(max_length=20)] = []

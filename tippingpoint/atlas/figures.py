@@ -1,4 +1,4 @@
-"""Figures of an entry: computed from its runs, from the lowest run to the highest, with three significant digits."""
+"""Computes the figures of an entry from its runs: from the lowest run to the highest, with three significant digits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Bounds = tuple[float | None, float | None]
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a figure is called, and its unit."""
+    """The name of a figure, and its unit."""
 
     words: str
     unit: str
@@ -61,19 +61,20 @@ def meaning_of(figure: Figure, runs: Sequence[Analysis]) -> Meaning:
 def measured(figure: Figure, runs: Sequence[Analysis]) -> Bounds:
     """Return a figure of these runs, the lowest and the highest, with three significant digits.
 
-    - `tips`: the loads around the tipping point; of a search the 95 % interval of its limit.
-    - `p50`, `p99`: the response time of an operation in a stage, failures at what they cost, in ms.
-    - `rate`: successes of an operation a second while a stage is held, or brought up.
-    - `failures`: the share of an operation's attempts in a stage that failed, in per cent.
-    - `lost`: leases or things that were lost in the whole run.
-    - `back`: seconds from a fault until thresholds, or what was usual before, held again for good, of all faults the
-      longest. With `of`, only faults whose description begins so, such as `kill`.
-    - `made`: things made a second, over all stages.
-    - `cpu`: microseconds of the target's CPU time for one such operation, by slices of the whole run.
-    - `resource`: what all members together used while a stage was held: the mean of a rate, else the median.
+    - `tips`: the loads around the tipping point; for a search, the 95 % interval of its limit.
+    - `p50`, `p99`: the response time of an operation in a stage, in ms; failures count with the time they took.
+    - `rate`: successes of an operation per second while a stage is held, or brought up.
+    - `failures`: the share of an operation's attempts in a stage that failed, in percent.
+    - `lost`: leases or things lost in the whole run.
+    - `back`: seconds from a fault until thresholds were met, or the usual level was reached, again for good; the
+      longest of all faults. With `of`, only faults whose description begins with it, such as `kill`.
+    - `made`: things made per second, over all stages.
+    - `cpu`: microseconds of the target's CPU time for one such operation, from slices of the whole run.
+    - `resource`: the total use of all members while a stage was held: the mean of a rate, or the median of anything
+      else.
 
-    A bound is None where a run did not show it: it did not tip, or did not come back. A figure is not known if a run
-    does not have it, because it did not reach the stage, or had no such fault.
+    A bound is None if a run did not show it, because it did not tip or did not recover. A figure is unknown if a run
+    does not have it, because it did not reach the stage or had no such fault.
     """
     if figure.figure == "tips":
         return _tips(runs)
@@ -116,7 +117,7 @@ def _tips(runs: Sequence[Analysis]) -> Bounds:
         if point is not None:
             lows.append(point.last_held or 0.0)
             highs.append(point.first_beyond)
-        elif run.found is not None:  # loads of a search are not held by being there
+        elif run.found is not None:  # a search's loads are not held merely by being present
             lows.append(run.found.answer.low)
             highs.append(run.found.broken)
         else:
@@ -163,7 +164,7 @@ def _lost(run: Analysis) -> int:
 
 
 def _back(figure: Figure, run: Analysis) -> float | None:
-    """Return after how long the target was back; infinity if it was not while it was watched."""
+    """Return how long the target took to recover; infinity if it did not while it was watched."""
     after = [each for each in run.aftermaths if each.injected and each.what.startswith(figure.of)]
     if not after:
         return None
@@ -173,7 +174,7 @@ def _back(figure: Figure, run: Analysis) -> float | None:
 
 
 def _stage(figure: Figure, run: Analysis) -> StageResult | None:
-    """Return the stage with this load that was reached last: of a search's repeats the last one."""
+    """Return the last stage with this load; in a search, this is the last repeat."""
     found = [
         stage
         for stage in run.run.stages

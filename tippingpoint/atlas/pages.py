@@ -1,6 +1,6 @@
-"""Pages of an atlas in Markdown: an index, and where the releases of each target tip, beside what is published.
+"""Pages of an atlas in Markdown: an index, and where the releases of each target tip, next to published results.
 
-Entries and runs decide all of it, so the same atlas gives the same pages.
+Entries and runs determine everything, so the same atlas gives the same pages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SUFFIX = "-releases.md"
 _MADE = "<!-- Made by `tippingpoint atlas render` from the entries beside this page. -->"
 _NAMES = {"etcd": "etcd", "juju": "Juju", "lxd": "LXD and Incus", "maas": "MAAS", "openstack": "OpenStack"}
 _MOST_PUBLISHED = 8
-"""The most figures of one published result that a page shows."""
+"""The maximum number of figures of one published result that a page shows."""
 
 
 def pages_of(atlas: Path, entries: Sequence[Entry]) -> dict[str, str]:
@@ -44,7 +44,7 @@ def write_pages(atlas: Path, entries: Sequence[Entry]) -> list[str]:
 
 
 def stale_pages(atlas: Path, entries: Sequence[Entry]) -> dict[str, str]:
-    """Return the pages whose file has another text or is missing, with the text that they should have."""
+    """Return the pages whose file is outdated or missing, with the text that they should have."""
     return {name: text for name, text in pages_of(atlas, entries).items() if _text(atlas / name) != text}
 
 
@@ -56,7 +56,7 @@ def _text(file: Path) -> str | None:
 
 
 def _kinds(entries: Iterable[Entry]) -> list[str]:
-    """Return the kinds of target that have a page: all with entries or published results, in the order of lists."""
+    """Return the kinds of target that have a page: those with entries or published results, in listing order."""
     there = {entry.said.target for entry in entries} | {each.target.kind for each in list_baselines()}
     return [*(kind for kind in BUILT_IN if kind in there), *sorted(there.difference(BUILT_IN))]
 
@@ -256,7 +256,7 @@ def _published_rows(baseline: Baseline) -> list[list[str]]:
 
 
 def _entry(entry: Entry) -> list[str]:
-    """Return the section of an entry: how it was measured, what its runs found, and what they cannot say."""
+    """Return the section of an entry: how it was measured, what its runs found, and what they cannot show."""
     said = entry.said
     place = f"{ENTRIES}/{entry.name}"
     rows = [
@@ -283,7 +283,7 @@ def _code(command: str) -> str:
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], text: Iterable[int] = ()) -> str:
-    """Return a table whose cells are Markdown already."""
+    """Return a table whose cells are already Markdown."""
     left = set(text)
     rule = ["---" if column in left else "---:" for column in range(len(header))]
     lines = ["| " + " | ".join(row) + " |" for row in (header, *rows)]
