@@ -1,4 +1,4 @@
-"""A client of the agent's socket: one JSON line each way. It uses only the standard library, as hooks must be
+"""A client of the agent's socket: one JSON line each way. It uses only the standard library, because hooks must be
 fast."""
 
 from __future__ import annotations

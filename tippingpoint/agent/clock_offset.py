@@ -113,7 +113,7 @@ class _Asking(DatagramProtocol):
 async def measure_offset(
     address: str, probes: int = 8, *, now: Callable[[], float] | None = None
 ) -> tuple[float, float] | None:
-    """Return how many seconds our clock is ahead of theirs (negative: behind), and the most that this may be off.
+    """Return how many seconds our clock is ahead of theirs (negative: behind), and the largest possible error.
 
     Returns None without an answer. `address` is that of a ClockServer. The probe with the shortest round trip counts,
     as in NTP (RFC 5905, section 10). Their clock was read at some moment in it, so the error is at most half of it.

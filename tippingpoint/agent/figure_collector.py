@@ -1,4 +1,4 @@
-"""Asks Prometheus for the figures of the run that this unit leads, beside everything else."""
+"""Queries Prometheus for the figures of the run that this unit leads, in parallel with everything else."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.figure_values import FigureValue
 from tippingpoint.util import timing
 
-if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
+if TYPE_CHECKING:  # a run without Prometheus figures needs no Prometheus client
     from tippingpoint.monitoring.stage_figures import Measured
     from tippingpoint.play.asked_figures import AskedFigures
     from tippingpoint.play.shared_figures import Due
 
 _LOOK_EVERY = 0.5
-"""Seconds until it is looked again whether a turn is over."""
+"""Seconds between two checks for whether a turn is over."""
 _NOBODY = "no Prometheus is related any more"
 
 
 class FigureCollector:
-    """Measures the turns of one run that are over, and watches figures with `abort` meanwhile.
+    """Measures the finished turns of one run, and watches figures with `abort` meanwhile.
 
     Its results are sent until the SharedRun has them. The next leader queries the rest, which Prometheus keeps.
     """
@@ -38,7 +38,7 @@ class FigureCollector:
         self._plan: Plan | None = None
         self._access: PrometheusAccess | None = None
         self._ahead = 0.0
-        """Seconds that our clock is ahead of the reference's."""
+        """Seconds by which our clock is ahead of the reference's."""
         self._values: dict[int, list[FigureValue]] = {}
         self._abort = self._unwatched = ""
         self._task: asyncio.Task[None] | None = None
@@ -140,7 +140,7 @@ class FigureCollector:
         self._unwatched = why
 
     async def _measure(self, plan: Plan, figures: AskedFigures | None, away: str) -> None:
-        """Measure all turns that are over. Without an answer, that of a listed turn is asked for again later."""
+        """Measure all turns that are over. Without an answer, a listed turn is queried again later."""
         if self._run is None:
             return
         for turn in self._due(self._run, plan):

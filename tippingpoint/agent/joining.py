@@ -33,8 +33,7 @@ def digest_of(directories: Sequence[Path]) -> str:
 def join(directories: Sequence[Path], into: Path) -> None:
     """Write one run's directory from several, each of which resumed the one before.
 
-    If a stage was repeated, only its last repetition counts. Of earlier ones, only the fact that they happened is
-    kept.
+    If a stage was repeated, only its last repetition counts. Earlier ones leave only a note that they happened.
     """
     manifests = [Manifest.load(directory) for directory in directories]
     origin = manifests[0].started
@@ -67,7 +66,7 @@ def join(directories: Sequence[Path], into: Path) -> None:
 
 
 class _Cut(NamedTuple):
-    """The point from which on a directory is superseded by a later one."""
+    """The point from which a directory is superseded by a later one."""
 
     end: float
     again: float
@@ -75,13 +74,13 @@ class _Cut(NamedTuple):
 
 
 class _Written(NamedTuple):
-    """What a journal has of earlier directories, as its notes count it. What is damaged there stays so."""
+    """How much of a journal comes from earlier directories, as its notes count it. What is damaged there stays so."""
 
     lines: int = 0
     samples: int = 0
 
     def renumber(self, event: dict[str, Any]) -> dict[str, Any]:
-        """Return an event of the next directory with notes that count these too."""
+        """Return an event of the next directory with notes that include these counts."""
         if event["event"] not in ("tick", CLOSED):
             return event
         notes = {"line": self.lines, "samples": self.samples}

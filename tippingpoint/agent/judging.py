@@ -1,4 +1,4 @@
-"""Judges the turns of a search that many units share, on the leader's unit and beside everything else."""
+"""Judges the turns of a search that many units share, on the leader's unit, in parallel with everything else."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Judging:
         words: Mapping[str, UnitWord],
         reports: Mapping[str, ProbeReport] | None,
     ) -> tuple[NextLoad | None, bool]:
-        """Return what follows a turn, if it is known; and whether the reports on it are wanted first."""
+        """Return what follows a turn, if that is known; and whether the reports on the turn are needed first."""
         key = (run.id, after, tuple(run.missing))
         if key != self._key or self._task is None:
             if reports is None:
@@ -59,7 +59,7 @@ class Judging:
         try:
             reported = FromDigests(run, words, reports, self._directory)
             return (await asyncio.to_thread(next_load, reported)).shortened()
-        except Exception as problem:  # the run ends with this reason, instead of waiting for ever
+        except Exception as problem:  # the run ends with this reason, instead of waiting forever
             return NextLoad(after=after, stop=f"turn {after} cannot be judged: {describe(problem)}"[:1000])
         finally:
             self._wake()

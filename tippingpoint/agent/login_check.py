@@ -1,7 +1,7 @@
 """Checks before a run begins whether the target accepts us: it logs in whenever the access to the target changes.
 
-A failed log-in is retried, but rarely, as too many refused passwords can lock a user out. Secrets never reach a disk:
-each log-in writes its files to the service's runtime directory, which is in memory, and removes them afterwards.
+A failed log-in is retried, but rarely, because too many refused passwords can lock a user out. Secrets never reach a
+disk: each log-in writes its files to the service's runtime directory, which is in memory, and removes them afterwards.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Outcome:
 
 
 class LoginCheck:
-    """Logs in to the target whose access was given last."""
+    """Logs in to the target with the latest access that was given."""
 
     def __init__(
         self,
@@ -54,8 +54,8 @@ class LoginCheck:
         changed: Callable[[], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Files are written below `runtime`; nothing is tried while `is_busy`; `changed` is called on a new
-        outcome."""
+        """Files are written below `runtime`; nothing is tried while `is_busy`; `changed` is called when the outcome
+        changes."""
         self._sleep = sleep
         self._runtime = runtime
         self._is_busy = is_busy
@@ -66,7 +66,7 @@ class LoginCheck:
         self._task: asyncio.Task[None] | None = None
 
     def tell(self, target: Mapping[str, Any], files: Mapping[str, str]) -> Outcome:
-        """Take the present access to the target, as in requests.AccessRequest; returns what is known of it.
+        """Take the present access to the target, as in requests.AccessRequest; returns what is known about it.
 
         If it is new, a log-in begins.
         """
@@ -113,8 +113,8 @@ class LoginCheck:
             except TimeoutError:
                 return Outcome(f"no answer within {WITHIN:g} s")
             except TargetError as problem:
-                # A refusal is described by what would mend it. For a target that does not answer, the address
-                # matters: it is in `where`, unless that names a field or a cloud.
+                # A refusal is described by what would fix it. For a target that does not answer, the address matters:
+                # it is in `where`, unless that names a field or a cloud.
                 known = problem.refused or problem.where.startswith("target.")
                 named = not target_of(self._target["kind"]).errors_name_address
                 where = "" if known or named else f"{problem.where}: "

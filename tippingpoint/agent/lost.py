@@ -18,7 +18,7 @@ from tippingpoint.util import timing
 def inherit(run: SharedRun, unit: str, target: Mapping[str, Any], parts: Path) -> str:
     """Make a directory below `parts` with a ledger of everything that a lost unit may have made; returns its name.
 
-    Its measurements are lost. Raises UserError when the target is unknown, or without disk space.
+    The lost unit's measurements are lost. Raises UserError when the target is unknown, or without disk space.
     """
     name = part_name(run, unit)
     directory = parts / name

@@ -27,7 +27,7 @@ from tippingpoint.play.watcher import StageProgress
 from tippingpoint.play.worker_process import StartWorker, start_worker
 from tippingpoint.rundir.manifest import Manifest
 
-if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
+if TYPE_CHECKING:  # a run without Prometheus figures needs no Prometheus client
     from tippingpoint.play.run_figures import RunFigures
 
 CUT_WITHIN = 10.0
@@ -51,8 +51,8 @@ def part_name(run: SharedRun, unit: str) -> str:
 
 
 def plan_of(run: SharedRun, unit: str, target: Mapping[str, Any]) -> Plan:
-    """Return the run's plan with this unit's access to the target; raises UserError that names the field that does
-    not fit."""
+    """Return the run's plan with this unit's access to the target; raises UserError that names the field that does not
+    fit."""
     if run.searches_alone and unit not in run.units:
         raise UserError(
             "find", run.id, "a run that more than one unit began: this search is the business of one"
@@ -91,11 +91,11 @@ class PartRunner:
         figures: RunFigures | None = None,
         start_worker: StartWorker = start_worker,
     ) -> None:
-        """`out` gets the part's directory, which is named `run_id`; `again` is the state's. `figures` are those of
-        Prometheus, in a search that this unit does alone. `start_worker` is as that of Runner.
+        """`out` gets the part's directory, which is named `run_id`; `again` is the state's. `figures` are the
+        Prometheus figures, in a search that this unit does alone. `start_worker` is the same as for Runner.
 
-        `changed` is called with each new phase and turn, `reported` with what was measured of a shared search's turn,
-        `clear` with what that shows before its hold is over, and `moved_on` when the phase of a stage changes.
+        `changed` is called with each new phase and turn, `reported` with what was measured in a turn of a shared
+        search, `clear` with what that shows before its hold is over, and `moved_on` when the phase of a stage changes.
         """
         self.run_id = shared.id
         self.directory = out / run_id
@@ -127,7 +127,7 @@ class PartRunner:
         return self._watcher.summary
 
     async def measured(self) -> None:
-        """Wait until nothing is measured any more; the things that were made may still exist."""
+        """Wait until nothing is being measured any more; the things that were made may still exist."""
         await self._runner.measured.wait()
 
     def tell(self, shared: SharedRun, ahead: float) -> None:
@@ -146,12 +146,12 @@ class PartRunner:
             self._runner.interrupt(why)
 
     async def repair(self) -> str:
-        """Make what is missing of the load that is held; returns a line about it."""
+        """Make whatever is missing from the load that is held; returns a line about it."""
         self._runner.repair()
         return "missing instances are being recreated"
 
     async def evict(self, member: str) -> str:
-        """Remove a dead member from the target's cluster; raises UserError, or OperationFailed that says why not."""
+        """Remove a dead member from the target's cluster; raises UserError, or OperationFailed with the reason."""
         if problem := await self._runner.evict(member):
             raise OperationFailed(problem)
         return f"{member} was removed from the cluster"
@@ -180,14 +180,14 @@ class PartRunner:
             await asyncio.wait([self._running], timeout=CUT_WITHIN)
 
     def _searching(self, stage: int) -> None:
-        """Report a stage of a search as a turn, as a search has no others."""
+        """Report a stage of a search as a turn, because a search has no other turns."""
         if stage != self._turn:
             self._turn = stage
             self._changed("up", stage)
 
 
 class _Watcher(Headline):
-    """Collects from the runner how far it is, its figures, and whether it left anything on the target."""
+    """Collects from the runner its progress, its figures, and whether it left anything on the target."""
 
     def __init__(
         self, measured: Measured, moved_on: Callable[[], None], searching: Callable[[int], None] | None

@@ -1,4 +1,4 @@
-"""Times once what users ask the target for: the figures that a person would try by hand."""
+"""Times once each request that users make of the target: the figures that a person would get by hand."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from tippingpoint.errors import TargetError
 from tippingpoint.plan.read import validate_plan
 
-if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
+if TYPE_CHECKING:  # a run without Prometheus figures needs no Prometheus client
     from tippingpoint.monitoring.prometheus import Prometheus
 
 CHECKED_WITHIN = 15.0
@@ -28,7 +28,7 @@ class PrometheusAccess(BaseModel, frozen=True):
     only: _Short = ""
     """Label matchers, without braces, for the target's series."""
     ca: _Short = ""
-    """The file of the authority of its certificate; empty for the machine's own authorities."""
+    """The file with the authority that signed its certificate; empty for the machine's own authorities."""
     username: _Short = ""
     password_file: _Short = ""
     token_file: _Short = ""

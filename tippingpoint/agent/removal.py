@@ -1,4 +1,4 @@
-"""Removes from their targets what parts made, after any end, with retries while a target cannot be reached."""
+"""Removes from their targets what parts made, however they ended, with retries while a target cannot be reached."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GIVEN_UP_AFTER = 86400.0
 
 
 class Removal:
-    """Removes what is left of parts that have ended, in the background, one part after the other."""
+    """Removes what is left of ended parts, in the background, one part after the other."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Removal:
             self._changed()
 
     def _note(self, part: str, problem: str, until: str) -> None:
-        """Note what is left, and until when the removal is retried, or afterwards the command that removes it."""
+        """Note what is left, and until when the removal is retried; after that, the command that removes it."""
         line = f"not all removed from the target, retried until {until}: {problem}"
         if not until:
             run = re.sub(r"(\.\d+){1,2}$", "", part)  # a resumed part has two numbers

@@ -23,7 +23,7 @@ FILES: dict[RunFormat, str] = {
     "json": "report.json",
     "junit": "report.xml",
 }
-"""The files in a run's directory once a report was made."""
+"""The files in a run's directory once a report has been made."""
 
 
 class Written(NamedTuple):
@@ -53,8 +53,8 @@ def write_reports(
 ) -> Written:
     """Gather a run and write its report in every format into its directory; returns it in one format.
 
-    `given` are digests by unit in addition to those that are kept, `live` is a unit whose part is still running with
-    the directories of that part. Raises UserError if there is nothing to report yet, neither figures nor a failure.
+    `given` are digests by unit in addition to the stored ones, `live` is a unit whose part is still running with the
+    directories of that part. Raises UserError if there is nothing to report yet, neither figures nor a failure.
     """
     run = kept.run
     keep_digests(keeping, run.id, given)

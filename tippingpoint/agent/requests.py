@@ -30,13 +30,14 @@ class Orders(_Request):
     """Fields of the plan's target; secrets by the path of their file."""
     unit: Unit
     reference: Short = ""
-    """Address and port of the clock that all units use; empty if it is not known yet."""
+    """Address and port of the clock that all units use; empty if that is not known yet."""
     lost: list[Unit] = []
     """Units that were lost in a run that is over: this unit removes what they left on the target."""
     leads: bool = False
-    """Whether this unit is the leader: its agent asks Prometheus about the run."""
+    """Whether this unit is the leader: its agent queries Prometheus for the run."""
     prometheus: PrometheusAccess | None = None
-    """The Prometheus that knows the figures of the run's thresholds; None without such thresholds, or without one."""
+    """The Prometheus that has the figures of the run's thresholds; None without such thresholds, or without a
+    Prometheus."""
     address: Short = ""
     """This unit's own address as the others reach it; by default that of the default route."""
 
@@ -44,8 +45,8 @@ class Orders(_Request):
 class AccessRequest(_Request):
     """How the configured target is reached between runs; the answer is the outcome of a log-in, which this may begin.
 
-    `problem` is why the log-in failed, and empty if it succeeded. `trying` is whether the first one has not ended: the
-    charm is woken when it ends. `refused` is whether other credentials would help.
+    `problem` is why the log-in failed; it is empty if the log-in succeeded. `trying` means that the first log-in has
+    not ended: the charm is woken when it ends. `refused` means that other credentials would help.
     """
 
     do: Literal["access"]
@@ -60,10 +61,10 @@ class AccessRequest(_Request):
 
 
 class Leave(_Request):
-    """End the unit's part, as the unit is being removed; the answer is its last word and its result.
+    """End the unit's part because the unit is being removed; the answer is its last word and its result.
 
-    It comes when nothing is measured any more, or after `seconds`. What the part made is removed after that. The
-    request may be repeated.
+    The answer comes when nothing is being measured any more, or after `seconds`. What the part made is removed after
+    that. The request may be repeated.
     """
 
     do: Literal["leave"]
@@ -71,7 +72,7 @@ class Leave(_Request):
 
 
 class Word(_Request):
-    """Return this unit's report on its part, its result, and on the leader what is known of figures of Prometheus."""
+    """Return this unit's report on its part, its result, and on the leader what is known of Prometheus' figures."""
 
     do: Literal["word"]
 
@@ -79,8 +80,8 @@ class Word(_Request):
 class Judge(_Request):
     """Return what follows the turn `after` of a search that units share (conduct/search_messages.py: NextLoad).
 
-    `next` is null while it is not known yet: the charm is woken when it is. `wanted` is whether the reports of the
-    units are wanted first, by the same request.
+    `next` is null while it is not known yet: the charm is woken when it is. `wanted` means that the reports of the
+    units are needed first, in a repetition of this request.
     """
 
     do: Literal["judge"]
@@ -104,14 +105,14 @@ class _Told(_Request):
 
 
 class Keep(_Told):
-    """Keep this; a report can be made of it at any time."""
+    """Keep this, so that a report can be made of it at any time."""
 
     do: Literal["keep"]
     shared: SharedRun
 
 
 class Report(_Told):
-    """Report on a run of all units, from the results given here and those that are kept."""
+    """Report on a run of all units, from the results given here and the stored ones."""
 
     do: Literal["report"]
     run: RunId = ""
@@ -135,7 +136,7 @@ class Task(_Request):
 
 
 class Repair(_Request):
-    """Make what is missing of the load that is held, now."""
+    """Make whatever is missing from the load that is held, now."""
 
     do: Literal["repair"]
 
@@ -148,7 +149,7 @@ class EvictMember(_Request):
 
 
 class Probe(_Request):
-    """Ask the target once for what users ask for, and time it."""
+    """Make each request that users make of the target once, and time it."""
 
     do: Literal["probe"]
     target: dict[str, Any] = {}

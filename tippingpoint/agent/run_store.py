@@ -26,7 +26,7 @@ MOST_RUNS = 50
 """How many runs are kept; the oldest are removed first, unless something of them is left on the target."""
 _KEPT = "kept.json"
 _REMOVED = "removed"
-"""The file in a part's directory that marks that what the part made is known to be removed from the target."""
+"""The file in a part's directory whose presence means that what the part made has been removed from the target."""
 _TIMES = 5
 
 
@@ -35,7 +35,7 @@ class StoredRun(BaseModel):
 
     run: SharedRun
     parts: list[str] = []
-    """Names of its directories here: this unit's in order, and those for things that lost units left."""
+    """Names of its directories here: this unit's in order, and those for things that lost units left behind."""
     words: dict[str, UnitWord] = {}
     """The last word of each unit, as far as it is known here."""
     verdict: str = ""
@@ -109,15 +109,15 @@ class RunStore:
             return True  # a person has to look at a ledger that cannot be read
 
     def left(self) -> list[str]:
-        """Return the parts of which something may be left."""
+        """Return the parts that may have left something behind."""
         with contextlib.suppress(OSError):
             return sorted(path.name for path in self.parts.iterdir() if self.is_left(path.name))
         return []
 
     def set_removed(self, part: str) -> None:
-        """Note that nothing of a part is left."""
+        """Note that a part has left nothing behind."""
         if (self.parts / part).is_dir():
-            with contextlib.suppress(OSError):  # then the target is checked once more
+            with contextlib.suppress(OSError):  # then the target is checked again
                 (self.parts / part / _REMOVED).touch()
 
     async def remove(self, part: str, progress: OnProgress = untold) -> int:
@@ -148,7 +148,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def furthest(known: SharedRun, told: SharedRun | None) -> SharedRun:
-    """Return the later one of two states of a run; the second if they are equally far."""
+    """Return the later one of two states of a run; the second if neither is later."""
     if told is None or told.id != known.id or _far(told) < _far(known):
         return known
     return told

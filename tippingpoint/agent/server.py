@@ -40,7 +40,7 @@ class Server:
             there = undo.enter_context(socket.socket(socket.AF_UNIX))
             try:
                 fresh.unlink(missing_ok=True)
-                before = os.umask(0o117)  # whatever takes its place meanwhile gets no mode of ours
+                before = os.umask(0o117)  # whatever takes its place meanwhile does not get our mode
                 try:
                     there.bind(str(fresh))
                 finally:

@@ -42,16 +42,16 @@ from tippingpoint.rundir.ledger import entries
 from tippingpoint.util import timing
 from tippingpoint.util.network_errors import in_words
 
-if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
+if TYPE_CHECKING:  # a run without Prometheus figures needs no Prometheus client
     from tippingpoint.monitoring.prometheus import Prometheus
     from tippingpoint.play.run_figures import RunFigures
 
 TAKE_UP_WITHIN = 90.0
-"""Seconds after a restart in which the charm must confirm that a run goes on; else the part that was cut is closed.
-The hook of a machine's start comes within some tens of seconds."""
+"""Seconds after a restart in which the charm must confirm that a run goes on; otherwise the part that was cut is
+closed. The hook of a machine's start comes within some tens of seconds."""
 BEAT = 30.0
-"""Seconds after which the charm is woken during a run, or while it waits for a secret to be granted. The charm
-decides how often it tells others; the leader checks each time which units are still running."""
+"""Seconds after which the charm is woken during a run, or while it waits for a secret to be granted. The charm decides
+how often it reports to others; the leader checks each time which units are still running."""
 _LINE = 1000
 """The most characters of a problem, as in words of units."""
 
@@ -64,8 +64,8 @@ class Agent:
     def __init__(
         self, state: Path, wake_file: Path, unit: str = "", start_worker: StartWorker = start_worker
     ) -> None:
-        """With `unit`, orders for another unit are refused: its charm is at the wrong socket. `start_worker` is as
-        that of Runner."""
+        """With `unit`, orders for another unit are refused: its charm is at the wrong socket. `start_worker` is the
+        same as for Runner."""
         self._directory = state
         self._wake_file = wake_file
         self._unit = unit
@@ -84,7 +84,7 @@ class Agent:
         self._judging = Judging(state, self._wake)
         self._asking = FigureCollector(self._wake)
         self._awaits = False
-        """Whether the charm waits for something that it gets no event for."""
+        """Whether the charm waits for something that no event announces."""
         self._part: PartRunner | None = None
         self._playing: asyncio.Task[None] | None = None
         self._measuring: asyncio.Task[None] | None = None
@@ -112,7 +112,7 @@ class Agent:
     # -- start and end -----------------------------------------------------------------------------
 
     async def open(self, metrics: str | None = None) -> None:
-        """Start: see to what the last agent left, and export figures on ADDRESS:PORT unless that is in use."""
+        """Start: take care of what the last agent left, and export figures on ADDRESS:PORT unless that is in use."""
         if metrics is not None:
             try:
                 await self._exporter.open(metrics)
@@ -227,7 +227,7 @@ class Agent:
         return {"run": part.run, "digest": digest} if digest else None
 
     def _follow(self) -> None:
-        """Carry out the latest orders, except for what is already under way."""
+        """Carry out the latest orders, except what is already under way."""
         run = self._state.run
         if self._playing is not None:
             if self._part is None:
@@ -243,7 +243,7 @@ class Agent:
             self._begin(run)
 
     def _is_new(self, run: SharedRun) -> bool:
-        """Return whether a run is to be played, and has not been yet."""
+        """Return whether a run should be played, and has not been yet."""
         part = self._state.part
         if run.over or run.stopped or (part is not None and part.run == run.id):
             return False
@@ -274,7 +274,7 @@ class Agent:
     async def _play_with(
         self, run: SharedRun, takes_up: ResumedRun | None, prometheus: Prometheus | None
     ) -> tuple[Ended, Path | None]:
-        """Play a part to its end, in a search that one unit does alone with the `prometheus` that it asks."""
+        """Play a part to its end; `prometheus` is what it queries in a search that one unit does alone."""
         state = self._state
         assert state.part is not None
         try:
@@ -380,7 +380,7 @@ class Agent:
             self._enter(self._state.part.model_copy(update={"phase": phase, "turn": turn}))
 
     def _reported(self, report: ProbeReport) -> None:
-        """Note what the part has measured of a turn that the leader judges."""
+        """Note what the part has measured in a turn that the leader judges."""
         if self._state.part is not None:
             self._enter(self._state.part.model_copy(update={"report": report}))
 
@@ -423,7 +423,7 @@ class Agent:
             self._part.tell(self._state.run, offset)
 
     async def _measure_again(self) -> None:
-        """Measure it once more at the end, as clocks drift."""
+        """Measure it again at the end, because clocks drift."""
         if self._measuring is not None:
             await asyncio.wait([self._measuring])
         if self._state.reference:
@@ -443,7 +443,7 @@ class Agent:
         }
 
     def _report_of_turn(self) -> dict[str, Any] | None:
-        """Return what this unit measured of its latest turn in the current search; None outside of one."""
+        """Return what this unit measured in its latest turn of the current search; None outside of one."""
         part = self._state.part
         if part is None or part.report is None or part.phase in ENDED:
             return None
@@ -538,7 +538,7 @@ class Agent:
         return {"text": written.text, "path": str(written.path), "run": kept.run.id}
 
     def _kept(self, report: requests.Report) -> StoredRun:
-        """Return what is known of the run that a report is requested for."""
+        """Return what is known about the run for which a report is requested."""
         if not report.run and report.shared is None:
             latest = self._keeping.all()[:1]
             if not latest:

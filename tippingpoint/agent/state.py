@@ -1,4 +1,4 @@
-"""The agent's state on disk: however an agent ends, the next one finds its orders and how far it was.
+"""The agent's state on disk: however an agent ends, the next one finds its orders and its progress.
 
 The file is written before anything is done, and is replaced atomically.
 """
@@ -25,7 +25,7 @@ ENDED: tuple[Phase, ...] = ("over", "failed")
 
 
 class PartState(BaseModel):
-    """This unit's part of a run, and how far it is."""
+    """This unit's part of a run, and its progress."""
 
     run: str
     directories: list[str]
@@ -36,9 +36,10 @@ class PartState(BaseModel):
     offset: float | None = None
     offset_error: float | None = None
     again: int = 0
-    """In a search that units share, the number of the turn that is not this unit's any more, as it began anew."""
+    """In a search that units share, the number of the turn that is no longer this unit's, because its part began
+    anew."""
     report: ProbeReport | None = None
-    """In a search that units share, what this one measured of the latest turn that it has held."""
+    """In a search that units share, what this one measured in the latest turn that it has held."""
     clear: ClearHold | None = None
     """In a search that units share, what this one's share of a turn showed before its hold was over."""
 
@@ -52,7 +53,7 @@ class State(BaseModel):
     target: dict[str, Any] = {}
     """How the target is reached: fields of the plan's target, with secrets by the path of their file only."""
     prometheus: PrometheusAccess | None = None
-    """The Prometheus that knows the figures of the run's thresholds."""
+    """The Prometheus that has the figures of the run's thresholds."""
     reference: str = ""
     part: PartState | None = None
     """The latest part."""

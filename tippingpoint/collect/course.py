@@ -1,7 +1,7 @@
 """The progress of a run over time: what units reported, stored as it arrived, and the charts made of it.
 
-A run's directory has it in `course.jsonl`, a line for each word. It is for people who watch the run: reports are made
-of digests, which are exact.
+It is in `course.jsonl` in a run's directory, a line for each word. It is for people who watch the run: reports are made
+from digests, which are exact.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def build_course(run: SharedRun, points: list[Point]) -> dict[str, Any]:
     """Return load, rate, latencies and failures of all units, over seconds since the run's start.
 
     A unit counts with its last word, until its part has ended or it is silent for too long. Latencies are the highest
-    of any unit, as they cannot be added.
+    of any unit, because they cannot be added.
     """
     points = [point for point in points if -_EARLY < point.t - run.made < _LONGEST]
     if all(point.ended for point in points):

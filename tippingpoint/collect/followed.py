@@ -1,4 +1,4 @@
-"""The trend of the runs that are kept: which runs it is made of, and what is acknowledged."""
+"""The trend of the stored runs: which runs it includes, and what is acknowledged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tippingpoint.collect.sandbox import question
 from tippingpoint.compare.trend.acknowledged import Acknowledged
 
 FOLLOWED = 60
-"""How many runs a trend has at most, the newest: an action waits 45 s for it."""
+"""The most runs in a trend, the newest: an action waits 45 s for it."""
 
 
 def followed(runs: Runs) -> list[StoredRun]:
@@ -21,5 +21,5 @@ def trend_question(runs: Runs, form: str, by: str) -> bytes:
 
 
 def asked(runs: Runs, form: str, by: str) -> dict[str, object]:
-    """Return what is asked of the engine, besides the runs; raises UserError as trend_question does."""
+    """Return the fields of the question for the engine, besides the runs; raises UserError as trend_question does."""
     return {"format": form, "by": by, "acknowledged": Acknowledged.load(runs.directory).runs}

@@ -2,7 +2,7 @@
 tippingpoint.collect.gather_resources`.
 
 There are two processes. The collector starts the first, with the run's directory and a user; it may write there, and
-reads no data of others. The second runs as that user, asks Prometheus, and reads what units sent. Secrets come on
+reads no data from others. The second runs as that user, queries Prometheus, and reads what units sent. Secrets come on
 standard input.
 """
 
@@ -49,7 +49,7 @@ class Asked(BaseModel):
 
 
 def main() -> None:
-    """With a directory and a user, oversee the whole; without, write what Prometheus has to standard output."""
+    """With a directory and a user, oversee everything; without, write what Prometheus has to standard output."""
     protect()
     if len(sys.argv) == 3:
         _oversee(Path(sys.argv[1]), sys.argv[2])
@@ -58,17 +58,16 @@ def main() -> None:
 
 
 def _oversee(directory: Path, user: str) -> None:
-    """Have the run's resources.json written, even if it only has the reason for a failure; then have the run
-    judged.
+    """Have the run's resources.json written, even if it only has the reason for a failure; then have the run judged.
 
-    If it is stopped meanwhile it leaves nothing, and does not have the run judged: that is all done again.
+    If it is stopped meanwhile, it leaves nothing and does not have the run judged: all of that is done again later.
     """
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     asked = sys.stdin.buffer.read()
     run = Runs(directory.parent).find(directory.name)
     fresh = run.resources_file.with_name(f".{run.resources_file.name}.new")
     try:
-        with contextlib.suppress(OSError):  # if the disk is full, the report says that there are no resources
+        with contextlib.suppress(OSError):  # if the disk is full, the report notes the missing resources
             why = _gathered_by(user, asked, fresh)
             if why:
                 lacking = Resources(
@@ -115,7 +114,7 @@ def _gathered_by(user: str, asked: bytes, fresh: Path) -> str:
 
 @contextlib.contextmanager
 def _place_in(directory: Path) -> Generator[Path]:
-    """Make a directory for temporary files in the run's; the next process removes what a killed one left."""
+    """Make a directory for temporary files in the run's directory; the next process removes what a killed one left."""
     place = directory / ".gathering"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(mode=0o700, exist_ok=True)
@@ -157,7 +156,7 @@ async def _asked(asked: Asked, place: Path) -> Resources:
 
 
 def _kept(text: str) -> Path | None:
-    """Return a file with this text that only its owner can read, that is on no disk and ends with this process.
+    """Return a file with this text that only its owner can read; it is on no disk and disappears with this process.
 
     Returns None for an empty text.
     """

@@ -1,7 +1,7 @@
-"""Builds the report of a run in progress from what its units said so far: a document like that of any run.
+"""Builds the report of a run in progress from what its units have reported so far: a document like that of any run.
 
-Units send their measurements when their parts have ended. Until then, the document has what their words say: the load,
-the rate and the latencies over time, and how far each unit is. Nothing is judged.
+Units send their measurements when their parts have ended. Until then, the document has the contents of their words: the
+load, the rate and the latencies over time, and how far each unit is. Nothing is judged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def live_document(
 ) -> dict[str, Any]:
     """Return the document of a run that is not over; raises ValidationError if its plan is invalid.
 
-    `state` says where the run is. `measured` is False: only the sections on its progress have content.
+    `state` describes where the run is. `measured` is False: only the sections on its progress have content.
     """
     course = build_course(run, [*points])
     document = build_document(analyse(_data(run, words, course, state)))
@@ -96,7 +96,7 @@ def _data(run: SharedRun, words: Mapping[str, UnitWord], course: dict[str, Any],
 
 
 def _stage(stage: dict[str, Any], course: dict[str, Any]) -> StageResult:
-    """Return a stage whose hold begins once all of its load is there."""
+    """Return a stage whose hold begins once its full load is applied."""
     last = stage is course["stages"][-1]
     until = course["t"][-1] if last else stage["to"]
     seen = zip(course["t"], course["held"], course["size"], strict=True)
@@ -118,7 +118,7 @@ def _every(course: dict[str, Any]) -> float:
 
 
 def _timeline(course: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the columns over time as the timeline of any run has them."""
+    """Return the columns over time in the form of any run's timeline."""
     if not course["t"]:
         return None
     failures = {
@@ -146,7 +146,7 @@ def _in_us(column: Sequence[float | None]) -> list[int | None]:
 
 
 def _per_second(course: dict[str, Any], name: str) -> list[float]:
-    """Return how many more there were at each moment than at the one before, a second."""
+    """Return the increase at each moment since the previous one, per second."""
     moments, counts = [0.0, *course["t"]], [0, *course[name]]
     seconds = [max(1.0, after - before) for before, after in pairwise(moments)]
     return [
@@ -157,7 +157,7 @@ def _per_second(course: dict[str, Any], name: str) -> list[float]:
 def _tiles(
     run: SharedRun, words: Mapping[str, UnitWord], course: dict[str, Any], state: str
 ) -> list[dict[str, str]]:
-    """Return tiles for where the run is, its load, and its latency; without load, for how many units are ready."""
+    """Return tiles for where the run is, its load, and its latency; without load, how many units are ready."""
     heard = f"reported {figures.clock(course['t'][-1])} after the start" if course["t"] else ""
     now = {"title": "Now", "value": state.partition(",")[0], "words": heard}
     if not course["t"]:
@@ -181,7 +181,7 @@ def _tiles(
 
 
 def _progress(word: UnitWord) -> str:
-    """Say how far a unit is: stage 3/5 hold, 17 of 40 leases, 12/s, p99 31 ms, 2 errors."""
+    """Describe how far a unit is: stage 3/5 hold, 17 of 40 leases, 12/s, p99 31 ms, 2 errors."""
     if word.problem:
         return word.problem
     told = word.progress

@@ -53,14 +53,14 @@ class Asked(BaseModel):
     names: list[str] = []
     """The runs to compare, in order: ids of `runs`, or seed:NAME."""
     others: list[str] = []
-    """The runs of another release: then `names` are the repeats of one release, and all are ids of `runs`."""
+    """The runs of another release: then `names` are the repeats of one release, and all of them are ids of `runs`."""
     control: list[str] = []
-    """Further runs of the first release, as a control of a comparison with `others`."""
+    """Further runs of the first release, as a control in a comparison with `others`."""
     format: Literal["md", "html", "json", "junit"] = "md"
     tolerance: float = 0.10
     by: Order = "date"
     course: str = ""
-    """The progress of a run that goes on (runs.StoredRun.course)."""
+    """The progress of a run in progress (runs.StoredRun.course)."""
     state: str = ""
     """Where such a run is, in a few words."""
     acknowledged: dict[RunId, str] = {}
@@ -98,7 +98,7 @@ def _refuse(line: str) -> NoReturn:
 def gathered(run: CollectedRun, out: Path) -> Path:
     """Write the run's directory below `out`, as if one machine had made it; raises UserError without a result.
 
-    A run that is over without any result has failed, or was cut: its report says why.
+    A run that is over without any result has failed, or was cut: its report explains why.
     """
     shared = SharedRun.model_validate_json(run.run)
     if not run.digests and not shared.over:
@@ -115,7 +115,7 @@ def _words(run: CollectedRun) -> dict[str, UnitWord]:
 
 
 def _live(asked: Asked) -> int:
-    """Print the document of a run that goes on."""
+    """Print the document of a run in progress."""
     (run,) = asked.runs
     shared = SharedRun.model_validate_json(run.run)
     document = live_document(shared, _words(run), points_of(asked.course), asked.state)

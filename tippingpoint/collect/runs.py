@@ -1,9 +1,9 @@
-"""The runs that a collector stores: what their units reported, also after the units are gone.
+"""The runs that a collector stores: what their units reported, even after the units are gone.
 
 A run has a directory with `run.json` (the SharedRun). For each unit, for example load-claimer/0, it has
 `load-claimer-0.word.json` and `load-claimer-0.digest`. `course.jsonl` has the progress over time (course.py),
 `verdict.json` the verdict, and `resources.json` figures of the target (gather_resources.py). Files are replaced
-atomically; only `course.jsonl` grows. Everything here is fast, as it happens in hooks.
+atomically; only `course.jsonl` grows. Everything here is fast, because it happens in hooks.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class StoredRun:
 
     @property
     def words(self) -> dict[str, UnitWord]:
-        """The units' last words, by the names of units in the run."""
+        """The units' last words, by the units' names in the run."""
         found = {unit: read_word(_text(self.directory / _word_of(unit))) for unit in self.shared.units}
         return {unit: word for unit, word in found.items() if word is not None}
 
     @property
     def digests(self) -> dict[str, str]:
-        """The digests of the units' parts, by the names of units in the run."""
+        """The digests of the units' parts, by the units' names in the run."""
         found = {unit: _text(self.directory / _digest_of(unit)) for unit in self.shared.units}
         return {unit: text for unit, text in found.items() if text}
 
@@ -110,7 +110,7 @@ class StoredRun:
 
     @property
     def resources(self) -> str | None:
-        """The target's resources, as rundir.resources reads them; None if no Prometheus was asked."""
+        """The target's resources, in the form that rundir.resources reads; None if no Prometheus was queried."""
         return _text(self.resources_file)
 
     @property
@@ -119,7 +119,7 @@ class StoredRun:
         return self.directory / RESOURCES
 
     def as_text(self) -> dict[str, Any]:
-        """Return everything that a report is made of, for the process that makes one: see reports.py."""
+        """Return everything that a report is made of, for the process that makes it: see reports.py."""
         return {
             "run": self.shared.model_dump_json(),
             "words": {unit: word.model_dump_json() for unit, word in self.words.items()},
@@ -135,7 +135,7 @@ class StoredRun:
             return False
 
     def silent(self, now: float) -> bool:
-        """Return whether it is not over, and nothing has come for so long that its units count as missing."""
+        """Return whether it is not over, but has been silent for so long that its units count as missing."""
         return not self.shared.over and now - self.heard > silent_after(len(self.shared.units))
 
     def state(self, now: float) -> str:
@@ -163,7 +163,7 @@ class Runs:
         """The directory, which has a directory for each run."""
 
     def keep(self, shared: SharedRun) -> None:
-        """Store a run as its leader has it now."""
+        """Store a run in its leader's present state."""
         self._write(shared.id, _RUN, shared.model_dump_json())
 
     def keep_word(self, unit: str, word: UnitWord) -> None:
@@ -248,7 +248,7 @@ def forget_oldest(directory: Path, kept: int = KEPT) -> None:
 
 
 def _written(directory: Path) -> dict[Path, float]:
-    """When each file in a directory was written, without those that others remove or rename meanwhile."""
+    """Return when each file in a directory was written, except files that others remove or rename meanwhile."""
     written: dict[Path, float] = {}
     for path in directory.iterdir():
         with contextlib.suppress(FileNotFoundError):

@@ -25,7 +25,7 @@ from tippingpoint.util.exit_codes import BAD_INPUT
 SECONDS = 45.0
 """Seconds that an action waits for the engine: `juju run` itself gives up after 60 s."""
 UNPRIVILEGED = "nobody"
-"""The user as whom root runs the engine; other users cannot choose one."""
+"""The user that root runs the engine as; other users cannot choose one."""
 
 
 def question(do: str, runs: Sequence[StoredRun], **asked: Any) -> bytes:
@@ -36,8 +36,8 @@ def question(do: str, runs: Sequence[StoredRun], **asked: Any) -> bytes:
 def write(path: Path, asked: bytes, *, within: float | None = None) -> bool:
     """Have the engine's answer written to a file; returns True if a comparison found a regression.
 
-    Waits for `within` seconds, by default SECONDS. Raises UserError with the engine's own line if it refuses, or with
-    one that says that it took too long.
+    Waits for `within` seconds, by default SECONDS. Raises UserError with the engine's own line if it refuses, or with a
+    line about the time limit if it takes too long.
     """
     patience = SECONDS if within is None else within
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +67,7 @@ def write(path: Path, asked: bytes, *, within: float | None = None) -> bool:
 
 
 def judge(run: StoredRun, user: str | None = None) -> None:
-    """Have the engine write the run's verdict to its verdict_file, some seconds after this returned.
+    """Have the engine write the run's verdict to its verdict_file, some seconds after this returns.
 
     `user` is as in as_user.
     """
@@ -75,7 +75,7 @@ def judge(run: StoredRun, user: str | None = None) -> None:
 
 
 def begin(path: Path, question: bytes, user: str | None = None) -> None:
-    """Have the engine write its answer to a file, some seconds after this returned; `user` is as in as_user."""
+    """Have the engine write its answer to a file, some seconds after this returns; `user` is as in as_user."""
     with tempfile.TemporaryFile() as asked, path.open("wb") as answer:
         asked.write(question)
         asked.seek(0)
@@ -92,7 +92,7 @@ def begin(path: Path, question: bytes, user: str | None = None) -> None:
 def conclude(run: StoredRun, prometheus: Mapping[str, str]) -> None:
     """Have the run's resources gathered from a Prometheus (gather_resources.Asked), and then the run judged.
 
-    That takes some minutes at most, after this returned. The content of `prometheus` is on no disk.
+    That takes some minutes at most, after this returns. The content of `prometheus` is on no disk.
     """
     run.verdict_file.touch()  # note that this has begun
     with open(os.memfd_create("tippingpoint"), "w+b") as asked:
@@ -136,7 +136,7 @@ _COMMAND = [sys.executable, "-m", "tippingpoint.collect"]
 
 
 def as_user(user: str | None = None) -> dict[str, Any]:
-    """Return how to run a process of the engine: without privileges, and with nothing of ours but the modules.
+    """Return how to run a process of the engine: without privileges, and with nothing of ours except the modules.
 
     Root runs it as `user`: UNPRIVILEGED by default, or root itself if that is empty, for tests.
     """

@@ -6,10 +6,10 @@ unit can take over. It waits for nothing and reads no clock.
 All units bring their shares of a turn up. When the last share is up, the leader announces one moment at which the hold
 begins for all of them, and with it the moment of the next turn. In a search, and with `after: recover`, each load is a
 turn: the units report what they measured, and next_load.py judges that before the next turn is named. A search that one
-unit began alone stays that unit's own business, and has no turns.
+unit began alone belongs to that unit, and has no turns.
 
-A run on one machine is a run of one unit, whose words take no time. So nothing is announced ahead in it, and a stage is
-named once all that belongs to the one before is done.
+A run on one machine is a run of one unit, whose words take no time. So nothing is announced ahead, and a stage is
+named once everything that belongs to the previous one is done.
 
 `now` is always a moment on the reference's clock.
 """
@@ -77,7 +77,8 @@ def lose(run: SharedRun, unit: str) -> SharedRun:
 
 
 def lost_with_remains(run: SharedRun, words: Mapping[str, UnitWord | None], unit: str) -> list[str]:
-    """Return the lost units of a run that is over whose remains on the target `unit` has to remove, as they cannot."""
+    """Return the lost units of a run that is over whose remains on the target `unit` has to remove, because they cannot
+    do it themselves."""
     if not run.over:
         return []
     said = _said(run, words)
@@ -130,11 +131,11 @@ def conduct(
     following: NextLoad | None = None,
     news: FigureNews | None = None,
 ) -> SharedRun:
-    """Return the run's next state, from what the units say; the same run if there is nothing to change.
+    """Return the run's next state, from the units' words; the same run if there is nothing to change.
 
-    `words` has every unit of the relation, with None for a unit that has said nothing, or nothing understandable.
-    `following` is what comes after the turn that `to_judge` named. `news` is what our agent has of figures; None if it
-    does not answer.
+    `words` has every unit of the relation, with None for a unit without an understandable word. `following` is what
+    comes after the turn that `to_judge` named. `news` is what our agent knows about figures; None if it does not
+    answer.
     """
     if run.over:
         return run
@@ -168,7 +169,7 @@ def conduct(
 
 
 def _with_figures(run: SharedRun, news: FigureNews) -> SharedRun:
-    """Return the run with the figures that are new, or stopped if one is clearly missed that has `abort`."""
+    """Return the run with new figures, or stopped if one with `abort` clearly misses its threshold."""
     if news.values or news.unwatched:
         told = run.figures.with_news(run.validated(), news)
         run = run.model_copy(update={"figures": told}) if told != run.figures else run
@@ -180,9 +181,9 @@ def _said(run: SharedRun, words: Mapping[str, UnitWord | None]) -> dict[str, Uni
 
 
 def to_judge(run: SharedRun, words: Mapping[str, UnitWord | None]) -> int | None:
-    """Return the number of the turn that a shared search or a recovery goes on from, once all units that are not
-    missing have reported on it, and its figures are known; 0 once all are ready for a search's first. None while it
-    waits for these, and where nothing is judged."""
+    """Return the number of the turn from which a shared search or a recovery continues, once all units that are not
+    missing have reported on it, and its figures are known; 0 once all are ready for a search's first turn. None while
+    these are outstanding, and where nothing is judged."""
     if not (run.shared or run.recovers) or run.stopped or run.over or run.is_answered:
         return None
     said = _said(run, words)
@@ -203,7 +204,7 @@ def to_judge(run: SharedRun, words: Mapping[str, UnitWord | None]) -> int | None
 
 
 def _back(run: SharedRun, said: Mapping[str, UnitWord]) -> list[str]:
-    """Return the units whose agents were restarted in a shared search, and that are ready for a share again."""
+    """Return the units of a shared search whose agents were restarted, and that are ready for a share again."""
     return [
         unit
         for unit, why in run.missing.items()
@@ -221,11 +222,11 @@ def _held_probe(run: SharedRun, said: Mapping[str, UnitWord], now: float) -> Sha
 
 
 def _clear_probe(run: SharedRun, said: Mapping[str, UnitWord], now: float) -> SharedRun:
-    """Return the run with an early end of its last turn's hold, once all units that share it say the same of it.
+    """Return the run with an early end of its last turn's hold, once all units that share it report the same about it.
 
     What all shares show, the whole load shows: its percentiles and its shares of failures lie between those of the
-    units, and a throughput is their sum. A load that does not hold is only called clear if at least one unit is wrong
-    about its own share, so a look is wrong no more often than on one machine.
+    units, and a throughput is their sum. A load that does not hold is called clear only if at least one unit is wrong
+    about its own share, so a check is wrong no more often than on one machine.
 
     A lower load ends early once thresholds have been met again on each unit.
     """
@@ -249,8 +250,8 @@ def _clear_probe(run: SharedRun, said: Mapping[str, UnitWord], now: float) -> Sh
 def _ends_once_settled(run: SharedRun, turn: Turn) -> bool:
     """Return whether a turn's hold may end once thresholds are met again on each unit.
 
-    It is so for a lower load that is tried for the first time. A load that is to break the target again needs its whole
-    hold, and so does one that ended early and said nothing.
+    This applies to a lower load that is tried for the first time. A load that is meant to break the target again needs
+    its whole hold, and so does one that ended early without a result.
     """
     if run.recovery is None or run.recovery.broken is None:
         return False
@@ -271,7 +272,7 @@ def _is_up(run: SharedRun, said: Mapping[str, UnitWord]) -> bool:
 
 
 def _after_judged(run: SharedRun, said: Mapping[str, UnitWord], following: NextLoad, now: float) -> SharedRun:
-    """Return the run with what a turn showed, and with the next turn or the answer."""
+    """Return the run with the result of a turn, and with the next turn or the answer."""
     probes = run.probes if following.probe is None else [*run.probes, following.probe]
     found, recovery = following.end or run.found, following.recovery or run.recovery
     run = run.model_copy(update={"probes": probes, "found": found, "recovery": recovery})
@@ -318,7 +319,7 @@ def _why_missing(
     if word is not None and _began_anew(run, unit, word):
         return RESTARTED
     silent = silent_after(len(run.units))
-    # A clock that has not been compared yet may be wrong by any time, but a word of this run came after its begin.
+    # A clock that has not been compared yet may be off by any amount, but every word of this run came after its begin.
     heard = run.made if word is None else max(run.made, word.t - (word.offset or 0.0))
     if now - heard > silent:
         return f"silent for more than {format_duration(round(silent))}"
@@ -326,7 +327,7 @@ def _why_missing(
 
 
 def _began_anew(run: SharedRun, unit: str, word: UnitWord) -> bool:
-    """Return whether a unit has lost its share of the last turn of a shared search, as its agent was restarted."""
+    """Return whether a unit has lost its share of the last turn of a shared search because its agent was restarted."""
     if not run.shared or not run.turns:
         return False
     turn = run.turns[-1]
@@ -334,7 +335,7 @@ def _began_anew(run: SharedRun, unit: str, word: UnitWord) -> bool:
 
 
 def _at_its_end(run: SharedRun, now: float) -> bool:
-    """Return whether the last turn of the plan is held, and almost over, or all is judged that is to be."""
+    """Return whether the last turn of the plan is held, and almost over, or everything that needs judging is judged."""
     if run.shared or run.recovers:
         return run.is_answered
     if not run.turns or run.turns[-1].hold is None:
@@ -381,7 +382,7 @@ def holds_the_last(run: SharedRun) -> bool:
 
 
 def _until_its_storm(plan: Plan, turn: Turn) -> Turn:
-    """Return a storm that is held until the next one is due: its load took some of that time to come up again."""
+    """Return a storm that is held until the next one is due: bringing its load up again took some of that time."""
     assert turn.hold is not None
     if not turn.storms or turn.storms + 1 == len(_turns_of(plan, turn.stage)):
         return turn
@@ -389,7 +390,8 @@ def _until_its_storm(plan: Plan, turn: Turn) -> Turn:
 
 
 def _after_held(run: SharedRun, said: Mapping[str, UnitWord], now: float) -> SharedRun:
-    """Return a run on one machine with its next stage, or over, once all that belongs to the last one is done."""
+    """Return a run on one machine with its next stage, or over, once everything that belongs to the last one is
+    done."""
     turn = run.turns[-1]
     if any(word.held < turn.number for word in said.values()):
         return run
@@ -425,7 +427,7 @@ def _by_number(unit: str) -> tuple[str, int]:
 
 
 def _following(plan: Plan, turn: Turn) -> Turn | None:
-    """Return the turn that the plan has after a turn with a hold; None after the last."""
+    """Return the turn that follows a turn with a hold in the plan; None after the last."""
     assert turn.hold is not None
     within = _turns_of(plan, turn.stage)
     if turn.storms + 1 < len(within):
@@ -460,7 +462,7 @@ def _turns_of(plan: Plan, stage: int) -> list[tuple[StageKind, float, int]]:
 
 
 def _without_a_share(run: SharedRun, said: Sequence[UnitWord], parts: Sequence[UnitProgress]) -> str:
-    """Return where a run is while the units asked have no share: they joined late, or resumed."""
+    """Return where a run is while the given units have no share: they joined late, or resumed."""
     if len(run.turns) < 2 and not (run.turns and run.turns[0].hold is not None):
         return f"stage {run.turns[0].stage if run.turns else 1} begins"
     # The last turn is the next one until its own hold is announced.

@@ -1,4 +1,4 @@
-"""What a run by many units knows of Prometheus' figures in its turns: the leader's, and every later leader's."""
+"""What is known of Prometheus' figures in the turns of a run by many units, to its leader and to every later leader."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tippingpoint.rundir.figure_values import FigureValue
 _TEXT = 80
 """The most characters of a host's name or a reason in the leader's databag."""
 _MOST_TEXTS = 30
-"""How many different hosts and reasons are kept there; ELSE stands for the others."""
+"""How many different hosts and reasons are kept there; ELSE replaces the others."""
 ELSE = "(not kept: too many hosts or reasons)"
 _PER_VALUE = 40
-"""Characters of a value in the leader's databag, at most."""
+"""The most characters of a value in the leader's databag."""
 
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 _Place = Annotated[int, Field(ge=0, le=10**6)]
@@ -27,13 +27,13 @@ _Value = tuple[_Place, _Place, _Finite | None, _Place, _Finite | None, _Place]
 
 
 class FigureNews(BaseModel, frozen=True):
-    """What the leader's agent has of the figures of a run."""
+    """What the leader's agent knows about the figures of a run."""
 
     run: Annotated[str, Field(max_length=130)]
     values: list[FigureValue] = []
-    """The figures of turns that are over, and that the SharedRun has none of yet."""
+    """The figures of turns that are over and that the SharedRun does not have yet."""
     measuring: bool = False
-    """Whether Prometheus is still asked about such a turn: the run is not over before that."""
+    """Whether Prometheus is still being queried about such a turn: the run is not over before that."""
     abort: Annotated[str, Field(max_length=900)] = ""
     """The threshold with `abort` that is clearly missed, in a line; empty if none is."""
     unwatched: str = ""
@@ -44,7 +44,7 @@ class FiguresTold(BaseModel, frozen=True):
     """The figures that were measured in the turns of a run."""
 
     texts: Annotated[list[_Text], Field(max_length=_MOST_TEXTS + 1)] = []
-    """Hosts and reasons, which values name by their place, from 1; 0 is none."""
+    """Hosts and reasons; values refer to them by their place, from 1; 0 is none."""
     values: Annotated[list[_Value], Field(max_length=100_000)] = []
     unwatched: _Text = ""
     """Why those with `abort` were not watched all the time; empty if they were."""
@@ -96,7 +96,7 @@ class FiguresTold(BaseModel, frozen=True):
 
 
 def room_for_figures(plan: Plan) -> int:
-    """Return how many characters the figures of a plan's turns take at most; 0 for a plan without any."""
+    """Return the most characters that the figures of a plan's turns take; 0 for a plan without any."""
     figures = len(subjects_of(plan))
     if not figures:
         return 0

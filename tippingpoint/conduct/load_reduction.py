@@ -1,4 +1,4 @@
-"""Chooses the load that follows a broken one: the same again, lower ones, none, or the end.
+"""Chooses what follows a broken load: the same again, lower ones, none, or the end.
 
 The choice depends only on the loads tried. So any unit that becomes the leader of a run by many units can go on.
 """
@@ -17,15 +17,15 @@ from tippingpoint.plan.read import SearchPlan
 from tippingpoint.plan.spawn import PACES
 
 SHARES = (0.9, 0.75, 0.5, 0.25)
-"""The lower loads, as shares of the one that broke. The largest load that held before is one more."""
+"""The lower loads, as shares of the one that broke. The largest load that held before is tried too."""
 TRIES = 3
-"""How often a load is tried that says nothing of the target, as the generator was late. On a busy machine it is late in
-bursts. A failure that keeps itself up is still there at the next try."""
+"""How often a load is tried if its result says nothing about the target because the generator was late. On a busy
+machine it is late in bursts. A failure that sustains itself is still present at the next try."""
 MOST_BROKEN = 3
 """How many of the loads that broke in a search are tried. At a soft edge, the smallest often holds the next time."""
 
 Tried = tuple[float, bool | None]
-"""A load, and whether it held; None if that is not known."""
+"""A load, and whether it held; None if that is unknown."""
 
 
 def possible(plan: SearchPlan, load: float) -> float:
@@ -41,12 +41,12 @@ def judged_whole(plan: SearchPlan) -> bool:
 
 
 def is_none(plan: SearchPlan, load: float) -> bool:
-    """Whether nothing is put on the target: no load at a pace has no stage."""
+    """Whether no load is applied to the target: no load at a pace has no stage."""
     return not load and judged_whole(plan)
 
 
 def lower_loads(plan: SearchPlan, broken: float, held: float | None) -> list[float]:
-    """Return the lower loads, in order; the last ones are none at all, and what held before once more."""
+    """Return the lower loads, in order; the last ones are no load at all, and once more what held before."""
     before = [held] if held is not None else []
     lower = {*(possible(plan, share * broken) for share in SHARES), *before}
     return [*sorted((size for size in lower if 0 < size < broken), reverse=True), 0, *before]
@@ -60,7 +60,7 @@ class Following:
     fresh: bool
     """Whether it begins from nothing."""
     lowers: bool
-    """Whether it is a lower load; otherwise it is to break the target once more."""
+    """Whether it is a lower load; otherwise it is meant to break the target once more."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,12 @@ class LoadOutcome:
     """What a load showed. Texts are empty if there is nothing to say."""
 
     held: bool | None
-    """Whether it held, or for a lower load, whether thresholds were met again; None if it says nothing, or is none."""
+    """Whether it held, or for a lower load, whether thresholds were met again; None if it says nothing, or was no
+    load."""
     nothing: str = ""
-    """Why it says nothing of the target."""
+    """Why it says nothing about the target."""
     missing: str = ""
-    """Why it was never there."""
+    """Why it was never applied."""
 
 
 def showed(plan: SearchPlan, found: StageFindings) -> LoadOutcome:
@@ -95,8 +96,8 @@ class LoadReduction:
     ) -> None:
         """`tried` are the loads of the stages or of the search, in order. Those from `aborted` on are not tried again.
 
-        A load of a search that held counts up to `surely`, the lower end of the interval of its answer. Within the
-        interval, a load that held once may break the next time, and nothing stays broken.
+        In a search, a load that held counts only up to `surely`, the lower end of the interval of its answer. Within
+        the interval, a load that held once may break the next time, and nothing stays broken.
         """
         self._plan = plan
         self._tried = [*tried]
@@ -109,7 +110,7 @@ class LoadReduction:
         self.before: float | None = None
         """The largest load that held before; None if none did."""
         self.skipped = ""
-        """Why no lower loads are tried; empty if they are, or that is not known yet."""
+        """Why no lower loads are tried; empty if they are, or if that is not known yet."""
         if plan.find is None:
             self._after_stages()
         else:
@@ -124,7 +125,7 @@ class LoadReduction:
         return Following(self._lower[0], fresh=False, lowers=True) if self._lower else None
 
     def tell(self, showed: LoadOutcome) -> None:
-        """Take what the load showed that `ask` named."""
+        """Take the result of the load that `ask` named."""
         self._tries += 1
         if self._again:
             self._told_again(self._again.pop(0), showed)

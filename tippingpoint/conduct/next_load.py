@@ -1,6 +1,6 @@
 """Judges a turn of a run by its measurements, and chooses the next load.
 
-It keeps nothing: a run's probes are in its SharedRun, so any unit that becomes the leader goes on from there. With
+It keeps no state: a run's probes are in its SharedRun, so any unit that becomes the leader goes on from there. With
 `after: recover`, next_lower.py goes on after the last load.
 """
 
@@ -26,9 +26,9 @@ from tippingpoint.util.text import show_size
 
 
 def next_load(reports: TurnReports, searcher: Searcher | None = None) -> NextLoad:
-    """Return what follows the last turn of a run. Raises UserError for a run of which nothing is judged.
+    """Return what follows the last turn of a run. Raises UserError for a run in which nothing is judged.
 
-    `searcher` knows the run's probes, and learns of the next one; without it, it is made from them.
+    `searcher` knows the run's probes, and learns of the next one; without it, one is made from them.
     """
     run = reports.run
     plan = run.validated()
@@ -55,7 +55,7 @@ def next_load(reports: TurnReports, searcher: Searcher | None = None) -> NextLoa
 
 
 def next_load_later(reports: TurnReports, searcher: Searcher, following: NextLoad) -> NextLoad:
-    """Return what follows a probe that was judged some time ago, and for whose repetition the run has waited since.
+    """Return what follows a probe that was judged some time ago, and that the run has been waiting to repeat.
 
     `following` is what `next_load` returned then. The next load begins from nothing.
     """
@@ -73,7 +73,7 @@ def searcher_after(plan: SearchPlan, find: Find, probes: Iterable[ProbeEvent]) -
 
 
 def _probe(plan: SearchPlan, find: Find, reports: TurnReports) -> tuple[ProbeEvent, bool]:
-    """Judge the load as if one machine had brought it; returns also whether nothing of it succeeded."""
+    """Judge the load as if one machine had applied it; also returns whether nothing of it succeeded."""
     turn, started = reports.run.turns[-1], reports.run.started
     assert started is not None
     with reports.whole() as whole:
@@ -86,7 +86,7 @@ def _probe(plan: SearchPlan, find: Find, reports: TurnReports) -> tuple[ProbeEve
             unanswered=reports.unanswered,
             parts=reports.parts,
         )
-    # What other programs may have caused is tried again once they have gone.
+    # A result that other programs may have caused is tried again once they have gone.
     aborted = "" if judged.foreign else reports.aborted
     if aborted:
         judged = replace(judged, held=False, broken=(f"aborted: {aborted}",))

@@ -1,10 +1,10 @@
-"""Judges the lower loads of a run (`after: recover`), after its last stage or its search, and says which is next.
+"""Judges the lower loads of a run (`after: recover`), after its last stage or its search, and chooses the next one.
 
-A target may stay broken at a load that it sustained before, although what broke it is gone: a metastable failure
-(N. Bronson et al., Metastable Failures in Distributed Systems, HotOS 2021). The lower loads show which of both it is.
+A target may stay broken at a load that it sustained before, although what broke it is gone: a metastable failure (N.
+Bronson et al., Metastable Failures in Distributed Systems, HotOS 2021). The lower loads show whether it stays broken.
 
-Each load is a turn like any other, and is judged by what was measured of it. What it showed is in the run's
-`Recovery`, so any unit that becomes the leader goes on from there.
+Each load is a turn like any other, and is judged by its measurements. Its result is in the run's `Recovery`, so any
+unit that becomes the leader goes on from there.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NOT_TOGETHER = "thresholds held on each unit for a while, but not on all of the
 
 
 def begin_after_search(run: SharedRun, plan: SearchPlan, following: NextLoad) -> NextLoad:
-    """Return what follows the end of a run's search, which `following` has: a load that broke it, once more."""
+    """Return what follows the end of a run's search, which `following` describes: a load that broke it, once more."""
     probes = run.probes if following.probe is None else [*run.probes, following.probe]
     ended = run.model_copy(update={"probes": probes, "found": following.end})
     begins = _next(ended, plan, Recovery(), following.after)
@@ -140,7 +140,7 @@ def _reduction(run: SharedRun, plan: SearchPlan, recovery: Recovery) -> LoadRedu
 
 
 def _stages(plan: SearchPlan, reports: TurnReports) -> list[Tried]:
-    """Return the listed loads, and whether they held; None for one of which a unit's share was not measured."""
+    """Return the listed loads, and whether they held; None for a load of which a unit's share was not measured."""
     with reports.whole(all_turns=True) as whole:
         return [
             (
@@ -155,7 +155,7 @@ def _stages(plan: SearchPlan, reports: TurnReports) -> list[Tried]:
 
 
 def _showed(plan: SearchPlan, reports: TurnReports, following: Following) -> tuple[LoadOutcome, float]:
-    """Return what a load showed, and the moment from which on thresholds held, if they did."""
+    """Return the result of a load, and the moment since which thresholds held, if they did."""
     turn = reports.run.turns[-1]
     with reports.whole() as whole:
         found = examine_stage(whole, plan, whole.stage(turn.number))

@@ -1,4 +1,5 @@
-"""What a run by many units knows of its lower loads (`after: recover`): the leader's, and every later leader's."""
+"""What is known of the lower loads (`after: recover`) in a run by many units, to its leader and to every later
+leader."""
 
 from __future__ import annotations
 
@@ -16,9 +17,10 @@ RECOVERING = "recovering"
 REASON = 100
 """The most characters of a reason in the leader's databag."""
 _MOST_LOADS = 30
-"""The most loads after the last one: nine that are to break the target again, and seven steps of three tries each."""
+"""The most loads after the last one: nine that are meant to break the target again, and seven steps of three tries
+each."""
 _PER_LOAD, _PER_STAGE = 250, 25
-"""Characters of a load, and of a listed one, in the leader's databag, at most."""
+"""The most characters of a load, and of a listed one, in the leader's databag."""
 
 _Load = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 _Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
@@ -29,42 +31,43 @@ class LoadShown(BaseModel, frozen=True):
     """One load that followed the last one."""
 
     stage: Annotated[int, Field(ge=1, le=10**6)] | None = None
-    """The number of its stage, which is its turn's; None if it has none, as there was no load."""
+    """The number of its stage, which is its turn's; None if it has none because there was no load."""
     load: _Load
     lowers: bool
-    """Whether it is a lower load; otherwise it was to break the target once more."""
+    """Whether it is a lower load; otherwise it was meant to break the target once more."""
     held: bool | None = None
-    """Whether it held, or for a lower load, whether thresholds were met again; None if it says nothing, or is none."""
+    """Whether it held, or for a lower load, whether thresholds were met again; None if it says nothing, or was no
+    load."""
     after: _Seconds | None = None
-    """Seconds from the moment when the load was lowered first until thresholds held; None if they did not."""
+    """Seconds from when the load was first lowered until thresholds held; None if they did not."""
     seconds: _Seconds
-    """How long it lasted, from the begin of its turn."""
+    """How long it lasted, from the beginning of its turn."""
     nothing: _Reason = ""
-    """Why it says nothing of the target; empty if it does."""
+    """Why it says nothing about the target; empty if it does."""
     missing: _Reason = ""
-    """Why it was never there; empty if it was."""
+    """Why it was never applied; empty if it was."""
 
 
 class Recovery(BaseModel, frozen=True):
-    """What is known of whether the target comes back."""
+    """What is known about whether the target recovers."""
 
     stages: Annotated[list[tuple[_Load, bool | None]], Field(max_length=MAX_STAGES)] = []
     """The listed loads, and whether they held; empty in a search, whose probes are known."""
     loads: Annotated[list[LoadShown], Field(max_length=2 * _MOST_LOADS)] = []
     """The loads that followed, in order."""
     lowered: Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)] | None = None
-    """When the load was lowered first, on the reference's clock; None before that."""
+    """When the load was first lowered, on the reference's clock; None before that."""
     broken: _Load | None = None
     """The load that broke the target."""
     before: _Load | None = None
-    """The largest load that it held before; None if it held none."""
+    """The largest load that held before; None if none did."""
     skipped: _Reason = ""
-    """Why no lower loads were tried; empty if they were, or that is not known yet."""
+    """Why no lower loads were tried; empty if they were, or if that is not known yet."""
     over: bool = False
     """Whether no load follows."""
 
     def shortened(self) -> Recovery:
-        """Return it with as much of its reasons as the leader's databag has room for."""
+        """Return this with as much of its reasons as fits into the leader's databag."""
         loads = [
             shown.model_copy(update={"nothing": shown.nothing[:REASON], "missing": shown.missing[:REASON]})
             for shown in self.loads
@@ -92,7 +95,7 @@ def _amount(load: float | None) -> float | None:
 
 
 def room_for_recovery(plan: Plan) -> int:
-    """Return how many characters the lower loads of a run take at most; 0 for a plan without any."""
+    """Return the most characters that the lower loads of a run take; 0 for a plan without any."""
     if plan.after is None:
         return 0
     return _MOST_LOADS * _PER_LOAD + _PER_STAGE * len(plan.stages)

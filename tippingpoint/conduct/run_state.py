@@ -4,8 +4,8 @@ The leader publishes a `SharedRun`, and each unit answers with a `UnitWord`. A r
 stage, a restart storm in it, or a load of a search or of `after: recover`. Everything that a run knows is in its
 SharedRun.
 
-All moments are seconds since the epoch on one clock, the reference's. A unit with another clock says in its word how
-far that is ahead. A run on one machine is a run of one unit, and its mailbox is memory.
+All moments are seconds since the epoch on one clock, the reference's. A unit with another clock reports in its word how
+far that clock is ahead. A run on one machine is a run of one unit, and its mailbox is memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tippingpoint.rundir.probe_events import ProbeEvent
 MOST_UNITS = 1000
 REMOVED = "the unit was removed"
 RESTARTED = "its agent was restarted"
-"""Why a unit of a shared search is missing that comes back: it has a share again once it is ready."""
+"""Why a unit of a shared search that will return is missing: it has a share again once it is ready."""
 
 Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
@@ -55,7 +55,8 @@ class Turn(BaseModel):
     lasts: Seconds
     """Seconds of its hold, unless it ends before."""
     ends: Moment | None = None
-    """In a search or a recovery, when its hold ends early, as all units say the same of it; None if it does not."""
+    """In a search or a recovery, when its hold ends early because all units report the same about it; None if it does
+    not."""
     storms: Number = 0
     """How many of the plan's storms in this stage have begun, this one included."""
     load: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None = None
@@ -63,12 +64,12 @@ class Turn(BaseModel):
     fresh: bool = False
     """In a search or a recovery, whether the load begins from nothing."""
     lost: Annotated[list[Annotated[int, Field(ge=0, lt=MOST_UNITS)]], Field(max_length=MOST_UNITS)] = []
-    """In a search or a recovery, the positions in SharedRun.units of those that are missing: the others share the
+    """In a search or a recovery, the positions in SharedRun.units of the units that are missing: the others share the
     whole load."""
 
     @property
     def until(self) -> float:
-        """When its hold ends; while that has not been named, the earliest moment at which it could."""
+        """When its hold ends; until that has been named, the earliest moment at which it could."""
         if self.ends is not None:
             return self.ends
         return (self.begin if self.hold is None else self.hold) + self.lasts
@@ -86,7 +87,7 @@ class Turn(BaseModel):
 
 
 ABORTED = "aborted: "
-"""How the problem of a unit begins whose part a threshold with `abort` has ended: the whole run ends then."""
+"""Prefix of a unit's problem when a threshold with `abort` has ended its part: the whole run ends then."""
 
 
 class SharedRun(BaseModel):
@@ -117,9 +118,10 @@ class SharedRun(BaseModel):
     found: SearchEnd | None = None
     """The answer of the shared search, once it has ended."""
     recovery: Recovery | None = None
-    """With `after: recover`, what is known of the lower loads, once the last load has been judged."""
+    """With `after: recover`, what is known about the lower loads, once the last load has been judged."""
     figures: FiguresTold = FiguresTold()
-    """What Prometheus' figures were in its turns, for thresholds on them; a unit that searches alone keeps its own."""
+    """The Prometheus figures measured in its turns, for thresholds on them; a unit that searches alone keeps its
+    own."""
     _plan: Plan | None = PrivateAttr(None)
     """The plan of a run on one machine; None in a run of units."""
     _first: int = PrivateAttr(1)
@@ -181,21 +183,21 @@ class SharedRun(BaseModel):
 
     @property
     def is_answered(self) -> bool:
-        """Whether nothing follows that the leader judges: the search has its answer, and the recovery is over."""
+        """Whether the leader has nothing more to judge: the search has its answer, and the recovery is over."""
         if self.recovers:
             return self.recovery is not None and self.recovery.over
         return self.found is not None
 
     def may_end_early(self, left: float) -> bool:
-        """Return whether a judged hold with so many seconds left can end early if that is announced now.
+        """Return whether a judged hold with `left` seconds to go can end early if that is announced now.
 
-        With more than 15 units, words take longer than what they would save.
+        With more than 15 units, words take longer than an early end would save.
         """
         return reports_phases(len(self.units)) and left > self.lead
 
     @property
     def asks_figures(self) -> bool:
-        """Whether the leader asks a Prometheus about its turns, as a threshold is on a figure."""
+        """Whether the leader queries a Prometheus about its turns, because a threshold is on a figure."""
         if self.is_in_memory:  # its runner asks
             return False
         try:
@@ -232,7 +234,7 @@ class UnitProgress(BaseModel):
     phase: Phase | None = None
     """None before the first stage."""
     size: Number
-    """How many leases or things this unit's share of the load is made of; `what` says of which."""
+    """How many leases or things make up this unit's share of the load; `what` names the kind."""
     held: Number
     rate: Figure = 0.0
     """Per second: things made or removed, or claims and extensions."""
@@ -283,7 +285,7 @@ class UnitWord(BaseModel):
     held: Number = 0
     """The number of the latest turn that it has held and reported on: in a shared search, and with `after: recover`."""
     again: Number = 0
-    """In a shared search, the number of the turn in which its agent was restarted, and its part begun anew."""
+    """In a shared search, the number of the turn in which its agent was restarted, so that its part began anew."""
     clear: ClearHold | None = None
     """In a shared search or a recovery, what its share of a load showed before the hold was over, once it was clear."""
 
@@ -328,8 +330,8 @@ def reports_phases(units: int) -> bool:
 
 
 def is_news(word: UnitWord, said: UnitWord, units: int) -> bool:
-    """Return whether a unit's word is worth a hook of all the others: it differs from what was `said` in more than how
-    far the part is, or that is old enough. `units` is the number of units."""
+    """Return whether a unit's word is worth a hook of all the others: it differs from what was `said` in more than
+    progress, or the last progress report is old enough. `units` is the number of units."""
     # The agent wakes the charm by its own clock, so a tenth of the time is left for delays.
     due = not 0 <= word.t - said.t < 0.9 * word_every(units)
     return due or _news(word, units) != _news(said, units)

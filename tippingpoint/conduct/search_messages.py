@@ -17,7 +17,7 @@ DIGEST = 12_000
 MOST_PROBES = 60
 """No search has more probes (analysis/search/searcher.py)."""
 _PER_PROBE, _PER_MARGIN = 570, 55
-"""Characters of a probe in the leader's databag without its margins, and of one margin, at most."""
+"""The most characters of a probe in the leader's databag without its margins, and of one margin."""
 _REASONS, _REASON = 2, 100
 """How many reasons of a probe are kept there, and how long they may be."""
 
@@ -26,7 +26,7 @@ _Finite = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
 
 
 class ProbeReport(BaseModel):
-    """What one unit measured of a turn: it has all that is needed to judge the load of all units."""
+    """What one unit measured in a turn: everything that is needed to judge the load of all units."""
 
     run: Annotated[str, Field(max_length=130)] = ""
     turn: Annotated[int, Field(ge=1, le=10**6)]
@@ -35,13 +35,13 @@ class ProbeReport(BaseModel):
     unanswered: dict[Annotated[str, Field(max_length=60)], Annotated[str, Field(max_length=20_000)]] = {}
     """By operation, a histogram of the ages of calls that had no answer long after the hold."""
     gone: _Line = ""
-    """Why the target accepts no login from this unit any more; empty if it does, or if some of the load succeeded."""
+    """Why the target no longer accepts a login from this unit; empty if it does, or if some of the load succeeded."""
     missing: _Line = ""
-    """Why this unit's share of a lower load was never there; empty if it was."""
+    """Why this unit's share of a lower load was never applied; empty if it was."""
 
 
 HOLDS = "held"
-"""What a unit says of a hold whose every threshold is clearly met, as far as its share shows."""
+"""What a unit reports about a hold whose every threshold is clearly met, as far as its share shows."""
 
 
 class ClearHold(BaseModel, frozen=True):
@@ -49,11 +49,11 @@ class ClearHold(BaseModel, frozen=True):
 
     turn: Annotated[int, Field(ge=1, le=10**6)]
     shows: Annotated[str, Field(max_length=100)] = ""
-    """HOLDS, or the threshold that is clearly missed (`extend p99`); empty if that is not clear any more."""
+    """HOLDS, or the threshold that is clearly missed (`extend p99`); empty if that is no longer clear."""
 
 
 class SearchEnd(BaseModel):
-    """The answer of a search, as its event `found` has it."""
+    """The answer of a search, as in its event `found`."""
 
     ended: Annotated[str, Field(max_length=100)]
     limit: _Finite | None = None
@@ -67,7 +67,7 @@ class NextLoad(BaseModel):
     after: Annotated[int, Field(ge=0, le=10**6)]
     """The number of the turn that was judged; 0 before the first."""
     probe: ProbeEvent | None = None
-    """What the turn of a search showed; None if nothing, as a unit was lost in it."""
+    """What the turn of a search showed; None if nothing, because a unit was lost in it."""
     load: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None = None
     """The load to try next; None at the end. It may be 0 in a recovery."""
     fresh: bool = False
@@ -76,12 +76,12 @@ class NextLoad(BaseModel):
     """The seconds of its hold."""
     end: SearchEnd | None = None
     recovery: Recovery | None = None
-    """After the last load, what is known of whether the target comes back."""
+    """After the last load, what is known about whether the target recovers."""
     stop: _Line = ""
-    """Why the run is to end without an answer; empty if it goes on, or has one."""
+    """Why the run should end without an answer; empty if it goes on, or has one."""
 
     def shortened(self) -> NextLoad:
-        """Return it with as much of its reasons as the leader's databag has room for."""
+        """Return this with as much of its reasons as fits into the leader's databag."""
         probe, recovery = self.probe, self.recovery
         if probe is not None:
             broken = [why[:_REASON] for why in probe.broken[:_REASONS]]
@@ -102,7 +102,7 @@ def read_report(text: str | None) -> ProbeReport | None:
 
 
 def room_for_probes(plan: Plan) -> int:
-    """Return how many characters the probes of a plan's search take at most; 0 for a plan that lists its stages."""
+    """Return the most characters that the probes of a plan's search take; 0 for a plan that lists its stages."""
     if plan.find is None:
         return 0
     limits = sum(map(_limits, (*plan.thresholds, *plan.find.also)))

@@ -1,4 +1,4 @@
-"""What is known of a run's last turn, by which it is judged."""
+"""What is known about a run's last turn, for judging it."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ class TurnReports(Protocol):
 
     @property
     def unread(self) -> str:
-        """Whose report on the turn is not known; empty if all are."""
+        """The unit whose report on the turn is missing; empty if none is."""
         ...
 
     @property
     def aborted(self) -> str:
-        """Which threshold with `abort` ended the load alone, not the run; empty if none did."""
+        """Which threshold with `abort` ended only the load, not the run; empty if none did."""
         ...
 
     @property
     def gone(self) -> str:
-        """Why the target accepts no login any more; empty if it does."""
+        """Why the target no longer accepts a login; empty if it does."""
         ...
 
     @property
     def missing(self) -> str:
-        """Why the load was never there; empty if it was."""
+        """Why the load was never applied; empty if it was."""
         ...
 
     @property
@@ -59,9 +59,9 @@ class TurnReports(Protocol):
         ...
 
     def held_since(self, plan: SearchPlan, *, whole_hold: bool) -> float:
-        """Return the moment from which on thresholds held at a lower load; infinite if they did not.
+        """Return the moment since which thresholds held at a lower load; infinite if they did not.
 
-        If it is not known how the samples are spread, thresholds have to be met over the `whole_hold`.
+        If it is unknown how the samples are spread, thresholds have to be met over the `whole_hold`.
         """
         ...
 

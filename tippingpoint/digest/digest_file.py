@@ -1,7 +1,7 @@
 """Digest files: one run in one small file of text, which `report` and `compare` open like the run's directory.
 
-It has the run's digest, as a unit's databag has one, with the plan and the description of the machine. It names no
-path of the machine that made it. What a digest leaves out is said in the report of it.
+It has the run's digest, as in a unit's databag, with the plan and the description of the machine. It names no path of
+the machine that made it. The report of it mentions what the digest leaves out.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _UNPACKED = 4 << 20
 _MEMORY = 32 << 20
 """Bytes of memory that unpacking may use."""
 _UNIT = "generator/0"
-"""The one unit that the run has while it is gathered from its digest."""
+"""The one unit of the run while it is gathered from its digest."""
 
 
 class DigestFile(BaseModel):
@@ -55,11 +55,11 @@ class DigestFile(BaseModel):
     host: Host | None
     """The machine that the load came from."""
     places: Places | None = None
-    """Where target and workers ran on it, if a lab said it."""
+    """Where target and workers ran on it, if a lab named that."""
     digest: str = Field(min_length=1)
     """The digest of all that the run measured (digest/unit_digest.py)."""
     resources: str = ""
-    """What the target used, as far as a figure has a cost: base64 of xz of resources.json; empty if nothing was
+    """What the target used, for figures that have a cost: base64 of xz of resources.json; empty if nothing was
     gathered."""
 
 

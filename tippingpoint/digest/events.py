@@ -38,7 +38,7 @@ _LIGHTEST = ("cleaned", *_REPLACED)
 _FIRST_LOST = 10
 """Lost leases that are kept one by one, with their holders."""
 _TOGETHER = (1.0, 10.0)
-"""Seconds within which equal events become one, before that is done for a whole phase."""
+"""Seconds within which equal events become one, before a whole phase is treated like that."""
 _LONGEST = 200
 """The most characters of a text; a longer one is cut."""
 _MOST_FIELDS = 20
@@ -50,7 +50,7 @@ def fewer(events: Iterable[Event], most: int, phases: Sequence[float]) -> tuple[
     """Return at most `most` events, in order of time, and how many events are left out altogether.
 
     `phases` are the moments at which phases begin: only events of one phase are counted together. Events about a
-    cluster keep the worker's name, as every worker sees the cluster for itself.
+    cluster keep the worker's name, because every worker sees the cluster for itself.
     """
     kept = [_shortened(event) for event in sorted(events, key=_time_of)]
     for seconds in _TOGETHER:

@@ -43,16 +43,16 @@ _EARLY = 60.0
 _LATE = 3600.0
 """Seconds after the end of the last known turn in which operations in flight may still end."""
 _LONGEST = 30 * 86400.0
-"""The most seconds that a search may take, as it has no turns."""
+"""The most seconds that a search may take, because it has no turns."""
 _LEAST_POINTS = 30
-"""The least points over time: a unit with longer intervals is spread over those of the other units."""
+"""The fewest points over time: a unit with longer intervals is spread over those of the other units."""
 _WHOLE_PHASES = 10
-"""Seconds of an interval in a phase of which nothing is known over time."""
+"""Seconds of an interval in a phase whose course over time is unknown."""
 
 
 @dataclass
 class _MergedPart:
-    """One unit, and what is known of its part."""
+    """One unit, and what is known about its part."""
 
     unit: str
     word: UnitWord | None
@@ -216,7 +216,7 @@ class _Gathering:
         self._interval = max(within, math.ceil(self._seconds / CHART_BINS))
         self._events: list[dict[str, Any]] = []
         self._notes: defaultdict[str, list[str]] = defaultdict(list)
-        """What the reader should know about the data, and of which units."""
+        """What the reader should know about the data, and which units it concerns."""
         self._cleaned = 0
 
     def write(self, digests: Mapping[str, str]) -> None:
@@ -278,7 +278,7 @@ class _Gathering:
                     self._events.append(event)
             case _ if kind == DAMAGED:
                 until, worker = event.get("until"), event.get("worker")
-                # What was damaged before the run began is told at its begin.
+                # Damage from before the run began is reported at its begin.
                 shifted = (
                     max(event["t"], until + part.shift / 1000) if isinstance(until, int | float) else None
                 )
@@ -338,8 +338,8 @@ class _Gathering:
             self._events.append({"t": self._seconds, "event": "cleaned", "removed": self._cleaned})
 
     def _tell_of_judged(self) -> None:
-        """Write the events of what the leader judged or asked for: the loads that a shared search tried, its answer,
-        the lower loads after it, and the figures of Prometheus in all turns."""
+        """Write the events of what the leader judged or requested: the loads that a shared search tried, its answer,
+        the lower loads after it, and the Prometheus figures in all turns."""
         for probe in self._run.probes:
             t = min(probe.began + probe.seconds, self._seconds)
             self._events.append({"t": t, "event": EVENT, **probe.model_dump()})
@@ -402,7 +402,7 @@ def _ended(run: SharedRun, parts: Sequence[_MergedPart]) -> tuple[RunStatus, str
 
 
 def _named(units: Sequence[str]) -> str:
-    """Return up to three units by name, more of them as the first and a count."""
+    """Return up to three units by name; if there are more, the first and a count."""
     return ", ".join(units) if len(units) <= 3 else f"{units[0]} and {len(units) - 1} more units"
 
 
@@ -437,8 +437,7 @@ def _loads(run: SharedRun, plan: Plan, parts: Iterable[_MergedPart]) -> dict[int
 
 
 def _probed(run: SharedRun, plan: Plan, parts: Iterable[_MergedPart]) -> dict[int, tuple[StageKind, float]]:
-    """Return the loads of a search's turns; those in which a unit was lost are as large as the shares that are
-    known."""
+    """Return the loads of a search's turns; for turns in which a unit was lost, the sum of the known shares."""
     loads: defaultdict[int, float] = defaultdict(float)
     for part in parts:
         for phase in part.phases:
@@ -454,7 +453,7 @@ def _probed(run: SharedRun, plan: Plan, parts: Iterable[_MergedPart]) -> dict[in
 
 
 def _lowered(run: SharedRun, parts: Iterable[_MergedPart]) -> dict[int, tuple[StageKind, float]]:
-    """Return the loads of turns after the last load; one that was not judged is as large as the shares of it."""
+    """Return the loads of turns after the last load; for one that was not judged, the sum of its shares."""
     loads: defaultdict[int, float] = defaultdict(float)
     for part in parts:
         for phase in part.phases:

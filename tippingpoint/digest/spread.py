@@ -56,7 +56,7 @@ class Placed:
     def tells(self, number: int) -> bool:
         """Return whether the values of a phase are used.
 
-        They are not before the run's start, nor after the end of a stage that some workers never reached.
+        They are not used before the run's start, nor after the end of a stage that some workers never reached.
         """
         phase = self.digest.head.phases[number]
         return not phase.open and (phase.stage > 0 or phase.end + self.shift > 0)

@@ -69,7 +69,7 @@ _SHARE_OF_EVENTS = 4
 """The share of the digest's size that single events may take: one in this many."""
 _MOST_TICKS = 300
 _POINTS = 60
-"""Points over time that are worth more than precision of the histograms, once these are not exact."""
+"""Points over time that take precedence over the histograms' precision, once these are not exact."""
 _FEW_MOMENTS = 10_000
 """Counts over time that probably fit into a digest as they are."""
 _LINE = 300
@@ -180,7 +180,7 @@ def make_digest(directory: Path, limit: int = LIMIT, stage: int | None = None) -
         return _text(part, detail, *few)
 
     if part.moments[0].size <= _FEW_MOMENTS:
-        # Most parts of a short run fit as they are: that is found at once, as each text is packed anew.
+        # Most parts of a short run fit as they are, and trying that first is quick, because each text is packed anew.
         text = told(_Detail(width=part.width))
         if len(text) <= limit:
             return text
@@ -382,7 +382,7 @@ def _ticks(part: UnitPart, phases: Sequence[Phase], most: int) -> tuple[IntArray
 
 
 def read_digest(text: str) -> Digest:
-    """Return what a digest says; raises UserError, in one line, for any other text."""
+    """Return the content of a digest; raises UserError, in one line, for any other text."""
     try:
         return _read(text)
     except (ValueError, RecursionError) as problem:

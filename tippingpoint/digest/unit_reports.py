@@ -1,4 +1,4 @@
-"""What is known of the last turn of a run of many units from their digests, by which it is judged."""
+"""What the units' digests show about the last turn of a run of many units, for judging it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class FromDigests:
 
     @property
     def unread(self) -> str:
-        """Whose report on the turn is not known; empty if all are."""
+        """The unit whose report on the turn is missing; empty if none is."""
         for unit in self._sharing:
             report = self.reports.get(unit)
             if report is None or (report.run, report.turn) != (self.run.id, self._turn.number):
@@ -63,12 +63,12 @@ class FromDigests:
 
     @property
     def gone(self) -> str:
-        """Why the target accepts no login any more from the first unit that says so."""
+        """Why the target no longer accepts logins, from the first unit that reports it."""
         return next((self.reports[unit].gone for unit in self._sharing if self.reports[unit].gone), "")
 
     @property
     def missing(self) -> str:
-        """Why the first share that was never there was not."""
+        """Why the first share that was never applied was not."""
         shares = (self.reports[unit] for unit in self._sharing if unit in self.reports)
         return next((report.missing for report in shares if report.missing), "")
 
@@ -88,10 +88,10 @@ class FromDigests:
         return [part for number, part in self._seconds[1].items() if number >= 0]
 
     def held_since(self, plan: SearchPlan, *, whole_hold: bool) -> float:
-        """Return the moment from which on all units together met the thresholds for a while.
+        """Return the moment since which all units together met the thresholds for a while.
 
-        Where things are removed, nothing counts before all units hold the lower load. If it is not known how the
-        samples are spread, thresholds have to be met over the `whole_hold`.
+        Where things are removed, nothing counts before all units hold the lower load. If it is unknown how the samples
+        are spread, thresholds have to be met over the `whole_hold`.
         """
         turn = self._turn
         assert turn.hold is not None  # it is over

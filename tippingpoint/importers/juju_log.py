@@ -1,6 +1,6 @@
 """Imports a log of Juju's leadershipclaimer as a run directory that loads, reports and compares like any other.
 
-A log has no common clock, and does not say how many leases were held. So the user assigns lines to stages (`--stage`,
+A log has no common clock, and does not show how many leases were held. So the user assigns lines to stages (`--stage`,
 or a sidecar file). Time in the run is the order of its stages: stage k lies between k - 1 and k.
 """
 
@@ -213,9 +213,9 @@ def _write(log: Input, stages: Sequence[LoggedStage], directory: Path, started: 
 
 
 def _lines(log: Input) -> Iterator[str]:
-    """Yield the lines of a log; of overlong ones the beginning.
+    """Yield the lines of a log; for overlong ones the beginning.
 
-    Raises UserError if it cannot be read to its end, or a line is longer than LONGEST_TO_SKIP, as in a file that is no
+    Raises UserError if it cannot be read to its end, or a line is longer than LONGEST_TO_SKIP, as in a file that is not
     text.
     """
 
@@ -315,7 +315,7 @@ class _Reading:
         self._mark(stage, "begin", self._open - 1)
 
     def _mark(self, stage: LoggedStage, phase: str, t: int) -> None:
-        # There is no `hold` mark: a log does not say when a load was up, so rates would be invented.
+        # There is no `hold` mark: a log does not show when a load was up, so rates would be invented.
         self._journal.events.write(
             float(t), "stage", stage=self._open, size=stage.size, kind=stage.kind, phase=phase
         )

@@ -17,7 +17,7 @@ from tippingpoint.util.durations import parse_go_duration
 Action = Literal["claimed", "extended", "lost", "denied", "failed", "connected", "refused", "blocking"]
 
 SIDECAR_SUFFIX = ".stages.yaml"
-"""Ends the name of the file that stands beside a log and lists its stages."""
+"""Ends the name of the file beside a log that lists its stages."""
 LONGEST_SECONDS = 10 * 365 * 86400.0
 
 
@@ -92,11 +92,11 @@ _CONNECTED = re.compile(r"\[ *[0-9]+\] +[0-9]+ (\S+) in (?P<took>\S+)")
 
 
 def parse_line(text: str) -> Line | None:
-    """Parse a line of the log; None if it is no sample. Raises ValueError for a damaged one."""
+    """Parse a line of the log; None if it is not a sample. Raises ValueError for a damaged one."""
     head = _HEAD.match(text)
     if head is None:
         refused = _REFUSED.fullmatch(text.strip()) if " failed to connect to " in text else None
-        # The text between has the account with its password: it is skipped, and never kept.
+        # The text between contains the account with its password: it is skipped, and never kept.
         return Line("refused", 0.0, refused[1], error=refused[2]) if refused else None
     age, word, rest = float(head[1]), head[2], head[3].rstrip()
     line = _read(age, word, rest)

@@ -1,8 +1,8 @@
 """Imports Rally's task results as run directories that load, report and compare like any other: one per scenario.
 
 A workload becomes a stage. Its load is the number of iterations, as in a plan with `cycle`, so that the two can be
-compared. The load is the concurrency, or the rate, if a task has workloads that differ in nothing else: a ladder. A
-rate is the load of a single workload too. Whatever differs in more than its load is a run of its own.
+compared. If the workloads of a task differ only in concurrency or rate, that is the load, and they form a ladder. A
+rate is the load of a single workload too. Workloads that differ in more than their load become separate runs.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _import(
 
 
 def _is_by_pace(workloads: Sequence[Workload]) -> bool:
-    """Return whether the load is the pace, and not how many iterations were done at it."""
+    """Return whether the load is the pace, and not the number of iterations done at it."""
     runner = workloads[0].runner
     loads = {(workload.runner.load, workload.iterations) for workload in workloads}
     return bool(runner.pace) and (runner.open_loop or not runner.counted or len(loads) > 1)

@@ -2,7 +2,7 @@
 
 The formats follow plugins/task/exporters/json_exporter.py and old_json_results.py, and cli/task_results_loader.py of
 Rally 5.1.1. The first form is an object with `tasks`. The second is a list of workloads, whose atomic actions have
-durations but no times. Rally 0.x sorted the keys of everything in it, so that the order of actions is lost.
+durations but no times. Rally 0.x sorted the keys of everything in it, so the order of actions is lost.
 
 Runners follow plugins/task/runners of the same release: `constant`, `constant_for_duration` and `serial` keep a number
 of iterations going, `rps` begins them at a rate, which may rise.
@@ -137,7 +137,7 @@ class Timed:
 
 
 Pace = Literal["at once", "a second", ""]
-"""What a runner keeps: so many iterations at once, or so many that begin a second; nothing for other runners."""
+"""What a runner keeps constant: the iterations at once, or those that begin per second; empty for other runners."""
 
 
 @dataclass(frozen=True)
@@ -151,13 +151,13 @@ class Runner:
     words: str
     """The same for people, such as `5 at once` or `0.5 a second`; empty if nothing is known."""
     counted: bool
-    """Whether it was told how many iterations to do, and not for how long to begin them."""
+    """Whether it was given the number of iterations to do, and not how long to begin them."""
     rest: Mapping[str, Any]
-    """What else it was told, such as a time limit."""
+    """Its other settings, such as a time limit."""
 
     @property
     def open_loop(self) -> bool:
-        """Whether iterations begin at their time, whether others have ended or not."""
+        """Whether iterations begin when they are due, whether or not others have ended."""
         return self.pace == "a second"
 
 
@@ -167,7 +167,7 @@ class Workload:
 
     scenario: str
     arguments: Any
-    """What the scenario was told, and its contexts: two workloads that differ in these differ in more than the load."""
+    """The scenario's arguments, and its contexts: two workloads that differ in these differ in more than the load."""
     runner: Runner
     iterations: int
     begin: float
@@ -175,7 +175,7 @@ class Workload:
     end: float
     timed: list[Timed]
     unblamed: int
-    """The iterations with an error of which it is unknown which action failed. Their actions are left out."""
+    """The iterations with an error for which it is unknown which action failed. Their actions are left out."""
     missed: list[str]
     """Rally's own success criteria that were not met."""
 
@@ -234,7 +234,7 @@ def _is_sorted(told: list[object]) -> bool:
 
 
 def _names(told: object, depth: int = 5) -> Iterator[list[str]]:
-    """Yield the keys of the mappings in a result; what iterations have put out is deeper, and theirs."""
+    """Yield the keys of the mappings in a result; output of the iterations is nested deeper, and belongs to them."""
     if isinstance(told, dict):
         fields = cast("dict[str, object]", told)
         yield list(fields)
@@ -310,7 +310,7 @@ def _runner(kind: str, told: Mapping[str, Any]) -> Runner:
         at_once = 1 if kind == "serial" else rest.pop("concurrency", 1)
         if _is_amount(at_once) and isinstance(at_once, int):
             pace, load, words = "at once", at_once, f"{at_once} at once"
-    # One at a time is the same load by whichever runner.
+    # One at a time is the same load, whichever runner keeps it.
     return Runner(pace, load, words, kind != "constant_for_duration", {"runner": pace or kind, **rest})
 
 
@@ -338,7 +338,7 @@ def _timed(iteration: _Iteration, actions: list[_Done]) -> list[Timed]:
 
 
 def _actions(iteration: _Iteration, in_order: bool) -> list[_Done] | None:
-    """Return each action with its begin and end, and whether it failed; None if it is unknown which failed."""
+    """Return each action with its begin and end, and whether it failed; None if it is unknown which one failed."""
     told = iteration.atomic_actions
     whole = iteration.duration + iteration.idle_duration
     if isinstance(told, list):
@@ -347,8 +347,8 @@ def _actions(iteration: _Iteration, in_order: bool) -> list[_Done] | None:
             for one in told
             if one.failed or (one.started_at is not None and one.finished_at is not None)
         ]
-    # The old form says of an action that failed at most that it took no time. Without that it was the last one, because
-    # nothing begins after it, if it is among the actions at all: time that none of them took is its own then.
+    # The old form records at most that a failed action took no time. Without that, the last action failed, because
+    # nothing begins after it, if it is among the actions at all: otherwise, time that none of them took is its own.
     unnamed = bool(iteration.error) and None not in told.values()
     taken = sum(took for took in told.values() if took is not None)
     among = unnamed and iteration.duration - taken <= max(_OUTSIDE, _OUTSIDE_SHARE * iteration.duration)

@@ -47,7 +47,8 @@ _LOOKBACK = 300.0
 _FINE_POINTS = 2000
 """The most moments at which scrapes are looked up. They find each scrape of four hours at 15 s."""
 _NAMING_POINTS = 40
-"""The number of moments at which hosts' names are looked up. Hosts of a shorter time are found by their targets."""
+"""The number of moments at which hosts' names are looked up. Hosts that exist for a shorter time are found by their
+targets."""
 _LATE = 1.5
 """Intervals after the last scrape from which the next one counts as missing."""
 _STALE = 2.5
@@ -57,12 +58,12 @@ _EXTENDED = 1.1
 _RATE_INTERVALS = 4
 """Intervals in the window of a rate. One failed scrape still leaves two samples (as Grafana's $__rate_interval)."""
 _BEYOND = 1e100
-"""A value above that of any resource. Sums of smaller values are still finite."""
+"""Larger than the value of any resource. Sums of smaller values are still finite."""
 _DIGITS = 6
 """The number of significant digits that are kept."""
 
 Asked = Callable[[int, int], None]
-"""Is called after each figure, with the number of figures done and the total."""
+"""Called after each figure, with the number of figures done and the total."""
 FloatArray = NDArray[np.float64]
 
 
@@ -91,7 +92,7 @@ class _Grid:
         return column
 
     def places(self, sampled: Sampled, wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return at which moments a series has one of the samples that are wanted."""
+        """Return at which moments a series has one of the wanted samples."""
         there = np.zeros(self.points, dtype=np.bool_)
         places, inside = self._places(sampled)
         there[places[inside & wanted]] = True
@@ -118,7 +119,7 @@ class _Scraped:
     interval: float
     """Seconds between scrapes, of the slowest job."""
     late: float
-    """The least seconds between two successful scrapes that are a gap."""
+    """The shortest time between two successful scrapes that is a gap, in seconds."""
     made: FloatArray
     good: FloatArray
     """The times of successful scrapes."""
@@ -206,16 +207,16 @@ async def gather_run(
 
 @dataclass(frozen=True)
 class _Began:
-    """When a run began, and what time it is, both by Prometheus' clock (Unix seconds)."""
+    """When a run began, and the current time, both by Prometheus' clock (Unix seconds)."""
 
     started: float
     now: float
     known: bool
-    """Whether the begin is known by the time that has passed since, and not by the clock that the run's machine had."""
+    """Whether the begin is derived from the time that has passed since, and not from the clock of the run's machine."""
 
 
 async def _began(run: RunData, prometheus: Prometheus) -> _Began:
-    """Return when a run began. On the machine of the run, and in its boot, the time that has passed since is known."""
+    """Return when a run began. On the run's machine, and in the same boot, the time that has passed since is known."""
     manifest = run.manifest
     started = manifest.started + ahead_at_end(run.events)
     try:
@@ -320,7 +321,8 @@ class _Gathering:
         )
 
     async def _source(self) -> tuple[str, dict[str, float]]:
-        """Return the name of the source, and the seconds its clock is ahead, as exact as an answer's duration."""
+        """Return the name of the source, and how many seconds its clock is ahead, accurate to the duration of an
+        answer."""
         try:
             version = await self._prometheus.version()
             before = timing.wall()
@@ -334,7 +336,7 @@ class _Gathering:
         return f"Prometheus {version}", clock
 
     async def _member_names(self, start: float, end: float) -> dict[str, str]:
-        """Return which hosts are members of the target, by all their addresses in Prometheus."""
+        """Return which hosts are members of the target, according to all their addresses in Prometheus."""
         step = max(1.0, (end - start) / _NAMING_POINTS)
         nodes, _ = await self._range(by_host(*NODES, selector=self._selector), start, end, step)
         instances, _ = await self._range(by_host(*INSTANCES, selector=self._selector), start, end, step)
@@ -401,7 +403,7 @@ class _Gathering:
             if not made.size:
                 continue
             interval = max(1.0, float(np.median(np.diff(made)))) if made.size > 1 else USUAL_INTERVAL
-            # If lookups are rarer than scrapes, a scrape that is not found need not be missing.
+            # If lookups are rarer than scrapes, a scrape that is not found may still have happened.
             late = _LATE * interval + (step if step > interval else 0.0)
             good = np.unique(at.values[sane & (up.values == 1)])
             scraped.append(_Scraped(*_target_of(at), interval, late, made, good))
@@ -475,7 +477,7 @@ class _Gathering:
         )
 
     async def _leader(self, grid: _Grid) -> list[tuple[float, str]]:
-        """Return who led, by the first pack that has it."""
+        """Return who led, according to the first pack that shows it."""
         for pack in self._packs:
             query = pack.leader_query(self._selector)
             found = await self._ask(query, grid, f"leader of {pack.title}") if query else []
@@ -485,7 +487,7 @@ class _Gathering:
         return []
 
     async def _clocks(self, grid: _Grid) -> dict[str, float]:
-        """Return the median clock offset of each host over the run, if an exporter has its time."""
+        """Return the median clock offset of each host over the run, if an exporter reports its time."""
         found, _ = await self._range(
             by_host(_CLOCK, "max", selector=self._selector), grid.start, grid.end, grid.step
         )

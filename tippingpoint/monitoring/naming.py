@@ -37,9 +37,10 @@ def known_as(
 
 
 def member_names(members: Iterable[Member], known: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    """Return hosts' names as members, without hosts that have this name already, or are no member.
+    """Return hosts' names as members, without hosts that already have this name or are not members.
 
-    Addresses take precedence over names, which two machines may share. A host that matches several members is none.
+    Addresses take precedence over names, which two machines may share. A host that matches several members counts as
+    none.
     """
     by_address: defaultdict[str, set[str]] = defaultdict(set)
     by_name: defaultdict[str, set[str]] = defaultdict(set)

@@ -73,8 +73,8 @@ class _TooLarge(Exception):
 class Prometheus:
     """One Prometheus by its URL, used as a context: `async with Prometheus(url) as prometheus`.
 
-    Queries raise OperationFailed if only this query failed: refused, garbage, too large, too slow. They raise
-    TargetError if the next one will fail, too: nothing answers, or the login is refused.
+    Queries raise OperationFailed if only this query failed: it was refused, too slow, or its answer was garbage or too
+    large. They raise TargetError if the next one will fail, too: nothing answers, or the login is refused.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Prometheus:
         password_file: Path | None = None,
         token_file: Path | None = None,
     ) -> None:
-        """`ca` is the file of the authority of its certificate; None for the machine's own authorities.
+        """`ca` is the file with the authority that signed its certificate; None for the machine's own authorities.
 
         The login is a `username` with its password, or a bearer token, from files of mode 0600. Raises UserError for a
         wrong URL, for a login in it, and for unusable files.
@@ -312,7 +312,7 @@ def _moment(seconds: float) -> str:
 
 
 def _series(entry: dict[str, Any], key: str) -> Sampled:
-    """Read one series of an answer. Raises the errors that `_sampled` takes for garbage."""
+    """Read one series of an answer. Raises the errors that `_sampled` treats as garbage."""
     pairs = entry[key] if key == "values" else [entry[key]]
     labels = entry["metric"]
     if not all(isinstance(value, str) for value in labels.values()):
@@ -329,7 +329,7 @@ def _time(told: Any) -> float:
 
 
 def _number(told: Any) -> float:
-    # One by one: an array of texts would take for each of them what the longest one needs.
+    # One by one: an array of texts would reserve the length of the longest one for each of them.
     if not isinstance(told, str) or len(told) > _LONGEST_NUMBER:
         raise ValueError
     return float(told)

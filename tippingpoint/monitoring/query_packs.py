@@ -37,8 +37,9 @@ _HOST = rf"([^|]+)\\|.*|\\|([^|]+)\\|.*|\\|\\|({_LOOPBACK}.*)|\\|\\|(.*?)(?::[0-
 _HOST_READ = re.compile(_HOST.replace("\\\\", "\\"))
 _NAMING = ("host", "juju_unit", "instance")
 _SCRAPE = ("job", "metrics_path", "prometheus", "prometheus_replica", "replica")
-"""The labels that distinguish scrapes of one thing: by two jobs, at two paths, by each Prometheus of a pair. Pairs have
-labels of any name; these are those of Prometheus' operator and of Thanos. No metric of a pack has one of its own."""
+"""The labels that distinguish scrapes of the same thing: by two jobs, at two paths, by each Prometheus of a pair. Pairs
+may use labels of any name; these are the labels of Prometheus' operator and of Thanos. No metric of a pack has such a
+label of its own."""
 _VARIABLE = re.compile(r"\$([a-z_]+)")
 _NO_YAML = (
     yaml.YAMLError,
@@ -80,7 +81,7 @@ class Alert(_Fields):
 
 
 class Bound(Limit):
-    """The limit of a figure, as a pack has it."""
+    """The limit of a figure, as in a pack."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -88,7 +89,7 @@ class Bound(Limit):
 
 
 class Figure(_Fields):
-    """One resource measure. Its series are one for each combination of the labels `by`."""
+    """One resource measure. It has one series for each combination of the labels `by`."""
 
     name: Name
     title: Line
@@ -107,9 +108,9 @@ class Figure(_Fields):
     cost: Literal["", "load", "operations"] = ""
     """Whether a cost is computed per unit of load (a lease, a container) or per operation."""
     optional: bool = False
-    """Whether only some versions of a target or rare exporters have it: then its absence is not reported."""
+    """Whether only some versions of a target or rare exporters provide it: then its absence is not reported."""
     limit: Bound | None = None
-    """From which value on its host can do no more. A report names what saturated by it."""
+    """The value from which on its host is exhausted. A report uses it to name what saturated."""
     alert: Alert | None = None
 
     @field_validator("by")
@@ -151,7 +152,7 @@ class Pack(_Fields):
     title: Line
     meaning: Line
     targets: tuple[Name, ...]
-    """The kinds of target that it is for, as in plans; empty for every target."""
+    """The kinds of target that the pack is for, as in plans; empty for every target."""
     leader: Expression | None = None
     """PromQL that is 1 for the leading host and 0 for others; None if metrics do not show it."""
     figures: Annotated[tuple[Figure, ...], Field(min_length=1)]
@@ -173,8 +174,8 @@ class Pack(_Fields):
 def by_host(expr: str, over: Over, by: Sequence[str] = ("host",), selector: str = "") -> str:
     """Return PromQL that aggregates, with `over`, the series of an expression that share the labels `by`.
 
-    The label `host` is defined at the top of this module. Sums are made within a job: two jobs of one host are taken as
-    two views of the same thing, of which the larger counts.
+    The label `host` is defined at the top of this module. Sums are made within a job: two jobs of one host count as two
+    views of the same thing, and the larger value counts.
     """
     within = tuple(label for label in _SCRAPE if label not in by) if over == "sum" else ()
     # Aggregate within each scrape first: naming the host of every series, such as every core, takes ten times as long.
@@ -188,7 +189,7 @@ def by_host(expr: str, over: Over, by: Sequence[str] = ("host",), selector: str 
 
 
 def host_of(labels: Mapping[str, str]) -> str:
-    """Return the host of a series, or of a scraped target, with these labels, named as by by_host."""
+    """Return the host of a series, or of a scraped target, with these labels, named as in by_host."""
     named = _HOST_READ.fullmatch("|".join(labels.get(label, "") for label in _NAMING))
     return next((group for group in named.groups() if group), "") if named else ""
 

@@ -16,9 +16,10 @@ _CHARMS = "load-claimer|container-spawner|metrics-collector"
 
 
 def read_matchers(field: str, text: str) -> str:
-    """PromQL of a list of matchers as people write it: `juju_model=lxd, instance=~10\\.0\\..*`; empty for an empty one.
+    r"""Return the PromQL for a list of matchers as people write it: `juju_model=lxd, instance=~10\.0\..*`; empty for
+    an empty list.
 
-    UserError, which names `field`, where it is none.
+    Raises UserError, which names `field`, for anything else.
     """
     if not text.strip():
         return ""
@@ -62,7 +63,7 @@ def both(*matchers: str) -> str:
 
 
 def _check_expression(field: str, value: str) -> None:
-    """Check a regular expression by Python's syntax, of which Prometheus' (RE2) is nearly a subset."""
+    """Check a regular expression by Python's syntax; Prometheus' syntax (RE2) is nearly a subset of it."""
     try:
         re.compile(value)
     except (re.error, RecursionError, OverflowError) as problem:

@@ -1,9 +1,9 @@
-"""Measures figures of Prometheus in a span of time, such as a stage's hold, for thresholds on them.
+"""Measures Prometheus figures over a span of time, such as a stage's hold, for thresholds on them.
 
-A figure that is a rate or a percentile of a rate is that of the whole span, and needs two scrapes in it. Any other
-figure is the largest of its samples in the span. A host that was not scraped is never taken as one within its limit.
-Nor is one with an infinite sample, such as Pacemaker's fail count of a resource that could not be started. NaN is no
-sample: exporters and PromQL give it where nothing was observed.
+A figure that is a rate or a percentile of a rate is measured over the whole span, and needs two scrapes in it. Any
+other figure is the largest of its samples in the span. A host that was not scraped never counts as one within its
+limit. Nor does one with an infinite sample, such as Pacemaker's fail count of a resource that could not be started. NaN
+is not a sample: exporters and PromQL return it where nothing was observed.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from tippingpoint.util.numbers import show_us
 from tippingpoint.util.text import nearest
 
 LOOK_BACK = 300.0
-"""Seconds before a run in which hosts are looked for."""
+"""Seconds before a run that are searched for hosts."""
 _MOST_POINTS = 300
 """The most moments of a span at which a figure is looked up."""
 _GAP = 2.5
-"""Intervals between two scrapes of a host from which it counts as not scraped. One scrape may fail."""
+"""Intervals between two scrapes of a host beyond which it counts as not scraped. One scrape may fail."""
 _SHORT = 2.5
 """Intervals in the window of a part of a rate: at least two scrapes."""
 _FEWEST = 4
-"""With fewer values than that, it is not known how much they differ."""
+"""With fewer values than this, it is unknown how much they differ."""
 _NAMED = 20
 """The most hosts that a message names."""
 _UNITS = {"seconds": "a duration such as 10ms", "bytes": "a size such as 300MB"}
@@ -41,7 +41,7 @@ _UNITS = {"seconds": "a duration such as 10ms", "bytes": "a size such as 300MB"}
 
 @dataclass(frozen=True)
 class Wanted:
-    """A figure that a threshold is about, and whose it is."""
+    """A figure that a threshold refers to, and the hosts that it is for."""
 
     name: str
     """Threshold.subject."""
@@ -71,7 +71,7 @@ class Measured:
     scrapes: int = 0
     """How often that host was scraped in the span."""
     why: str = ""
-    """Why the value is unknown, or not that of all hosts."""
+    """Why the value is unknown, or does not cover all hosts."""
     unanswered: bool = False
     """Whether Prometheus did not answer."""
 
@@ -94,7 +94,7 @@ class Scrapes:
 
 
 def wanted_figures(target_kind: str, thresholds: Iterable[tuple[str, Threshold]]) -> list[Wanted]:
-    """Return the figures that thresholds are about; each comes with the plan's field that has it.
+    """Return the figures that thresholds refer to; each comes with the plan's field that has it.
 
     Raises UserError for a figure that the target's packs do not have, or a limit in another unit than the figure's.
     """
@@ -132,7 +132,7 @@ def _check_unit(where: str, threshold: Threshold, figure: Figure) -> None:
 
 
 class StageFigures:
-    """Measures the figures that a plan's thresholds are about. All times are Unix seconds of Prometheus' clock."""
+    """Measures the figures that a plan's thresholds refer to. All times are Unix seconds of Prometheus' clock."""
 
     def __init__(self, prometheus: Prometheus, wanted: Sequence[Wanted], selector: str = "") -> None:
         """`selector` are label matchers, without braces, for the target's series."""
@@ -163,7 +163,7 @@ class StageFigures:
         return found
 
     def interval(self, one: Wanted) -> float | None:
-        """Return the seconds between scrapes of the slowest host that has a figure; None if they are not known."""
+        """Return the seconds between scrapes of the slowest host that has a figure; None if they are unknown."""
         hosts = self._seen[one.name] if one.host is None else {one.host}
         return max((self._intervals[host] for host in hosts if host in self._intervals), default=None)
 
@@ -248,11 +248,11 @@ def _of_series(
     begin: float,
     whole: Mapping[tuple[str, str], float],
 ) -> Measured | None:
-    """Return what a series of a host says; None if it has nothing valid."""
+    """Return what a series of a host shows; None if it has nothing valid."""
     good = scrapes.good.get(host, ())
     if not good:
         return None
-    # A sample from before the span, or a rate whose window begins before it, says nothing of it.
+    # A sample from before the span, or a rate whose window begins before it, says nothing about it.
     since = begin + window if one.is_rate else good[0]
     valid = (series.times >= since) & np.isfinite(series.values)
     if not one.is_rate and leads is not None:
@@ -280,7 +280,7 @@ def _of_series(
 def _is_infinite(
     one: Wanted, series: Sampled, host: str, begin: float, whole: Mapping[tuple[str, str], float]
 ) -> bool:
-    """Return whether a series of a host, of the part that is wanted, was infinite in a span that begins then."""
+    """Return whether a series of a host, of the wanted part, was infinite in a span that begins then."""
     of_host, part = _key(one, series)
     if of_host != host or one.part not in (None, part):
         return False
@@ -297,7 +297,7 @@ def _error(values: Sequence[float], independent: float) -> float | None:
 
 
 def _has_role(one: Wanted, host: str, leads: Mapping[str, set[float]] | None) -> bool:
-    """Return whether a host had the role at any moment, or for a rate, whether it is to count with the role."""
+    """Return whether a host had the role at any moment; for a rate, whether the host should count with the role."""
     if leads is None:
         return True
     led = bool(leads.get(host))
@@ -307,7 +307,7 @@ def _has_role(one: Wanted, host: str, leads: Mapping[str, set[float]] | None) ->
 
 
 def _not_scraped(one: Wanted, host: str, scrapes: Scrapes, begin: float, end: float) -> str:
-    """Return why the scrapes of a host are too few; empty if they are enough."""
+    """Return why a host was scraped too rarely; empty if it was scraped often enough."""
     needed = 2 if one.is_rate else 1
     good = scrapes.good.get(host, ())
     if len(good) < needed:
@@ -335,7 +335,7 @@ def _span(begin: float, end: float) -> str:
 
 
 def check_hosts(place: str, threshold: Threshold, scrapes: Scrapes) -> None:
-    """Raise UserError if a threshold, which the plan's field `place` has, names a host that is not scraped."""
+    """Raise UserError if a threshold, in the plan's field `place`, names a host that is not scraped."""
     if threshold.host is not None and threshold.host not in scrapes.good:
         known = ", ".join(sorted(scrapes.good)[:_NAMED])
         accepted = f"one of {known}" if known else "a host that Prometheus scrapes: it scrapes none"

@@ -1,7 +1,7 @@
 """Conducts a run on one machine: a run of one unit, whose mailbox is in memory.
 
-What happens next is said by the same rules as in a run of many units (conduct/director.py, conduct/next_load.py), at
-once, and from all that was measured instead of digests of it.
+The rules that decide what happens next are those of a run of many units (conduct/director.py, conduct/next_load.py).
+Here they decide at once, from all measurements instead of digests.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tippingpoint.play.turn_report import TurnReport
 from tippingpoint.play.watcher import SearchSoFar
 from tippingpoint.rundir.probe_events import EVENT, FOUND, ProbeEvent
 
-if TYPE_CHECKING:  # a run that judges nothing needs no numpy, and one without figures no client of Prometheus
+if TYPE_CHECKING:  # a run that judges nothing needs no numpy, and one without figures no Prometheus client
     from tippingpoint.analysis.search.searcher import Searcher
     from tippingpoint.play.machine_watch import MachineWatch
     from tippingpoint.play.memory_reports import FromMemory
@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # a run that judges nothing needs no numpy, and one without f
 
 _UNIT = "run/0"
 _LONGEST_WAIT = 600.0
-"""Seconds for which a search without `within` waits for other programs to leave the target's processors."""
+"""The most seconds that a search without `within` waits for other programs to leave the target's processors."""
 
 
 class Alone(Conductor):
@@ -51,8 +51,8 @@ class Alone(Conductor):
     ) -> None:
         """`first` is the number of the first stage in the journals.
 
-        `resumed` are the probes of the run that this one resumes. `figures` are those of Prometheus that thresholds are
-        about. `machine` tells when other programs have left the target's processors.
+        `resumed` are the probes of the run that this one resumes. `figures` are the Prometheus figures that thresholds
+        refer to. `machine` shows when other programs have left the target's processors.
         """
         self._record = record
         self._figures = figures
@@ -73,7 +73,7 @@ class Alone(Conductor):
         return self._record.started_wall + self._record.now()
 
     async def next_turn(self) -> Turn | None:
-        """Judge the turn that was held, if it is to be; return the next one."""
+        """Judge the turn that was held, if it needs judging; return the next one."""
         while to_judge(self._run, {_UNIT: self._word}) is not None:
             following = await asyncio.to_thread(self._judged)
             if following.load is not None and following.probe is not None and following.probe.foreign:
@@ -115,7 +115,7 @@ class Alone(Conductor):
         return next_load_later(self._told(), self._searcher, following)
 
     def _judged(self) -> NextLoad:
-        # It imports numpy, which a run needs only where it is judged meanwhile.
+        # It imports numpy, which a run needs only if it is judged while it runs.
         from tippingpoint.conduct.next_load import next_load, searcher_after
 
         plan = self._run.validated()
@@ -144,7 +144,7 @@ class Alone(Conductor):
         self._say_word(clear=shown)
 
     def _say_word(self, following: NextLoad | None = None, **fields: object) -> None:
-        # A word is always new: to judge may take longer than a unit may be silent.
+        # The word is always written anew: judging may take longer than a unit may be silent.
         now = self.now()
         self._word = self._word.model_copy(update={**fields, "t": now})
         self._take(conduct(self._run, {_UNIT: self._word}, now, following))

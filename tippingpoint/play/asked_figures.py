@@ -29,17 +29,17 @@ from tippingpoint.util.durations import format_duration
 from tippingpoint.util.numbers import show_quantity
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks at figures with `abort`."""
+"""Seconds between two queries of figures with `abort`."""
 IN_A_ROW = 4
-"""The number of scrapes in a row that have to miss a threshold with `abort`."""
+"""The number of consecutive scrapes that have to miss a threshold with `abort`."""
 MEASURED_WITHIN = 10.0
-"""Seconds that a stage that has ended waits for its figures."""
+"""Seconds that an ended stage waits for its figures."""
 _AGAIN_AFTER = 1.0
-"""Seconds after which a Prometheus that did not answer is asked once more."""
+"""Seconds after which a Prometheus that did not answer is asked again."""
 
 
 class AskedFigures:
-    """The figures of one plan, as a Prometheus has them."""
+    """The figures of one plan, as Prometheus has them."""
 
     def __init__(self, plan: Plan, prometheus: Prometheus, selector: str = "") -> None:
         """`selector` are label matchers, without braces, for the target's series.
@@ -58,7 +58,7 @@ class AskedFigures:
         self._interval = 1.0
         """Seconds between scrapes of the slowest host of a figure with `abort`."""
         self._ahead = 0.0
-        """Seconds that Prometheus' clock is ahead of ours."""
+        """Seconds by which Prometheus' clock is ahead of ours."""
         self._began = timing.wall() - timing.monotonic()
 
     async def open(self) -> None:
@@ -73,7 +73,7 @@ class AskedFigures:
         self._check_holds()
 
     async def reach(self) -> Scrapes:
-        """Learn how far Prometheus' clock is ahead, and which hosts it has scraped of late; returns these scrapes.
+        """Learn how far Prometheus' clock is ahead, and which hosts it has scraped recently; returns these scrapes.
 
         Raises TargetError if it does not answer.
         """
@@ -120,7 +120,7 @@ class AskedFigures:
         return await self._figures.measure(begin + self._ahead, end + self._ahead)
 
     async def told(self, begin: float, end: float, within: float) -> Mapping[str, Measured]:
-        """Return what was measured, or within so many seconds why that is not known."""
+        """Return the measurements, or within `within` seconds why they are unknown."""
         try:
             async with asyncio.timeout(within):
                 try:
@@ -146,8 +146,8 @@ class AskedFigures:
     ) -> None:
         """Watch thresholds with `abort` until one is clearly missed: by four scrapes in a row. Then call `missed`.
 
-        `since` is the moment from which on scrapes count; None while there is no load. `unanswered` is called once if
-        Prometheus does not answer.
+        Scrapes count from the moment `since` on; None while there is no load. `unanswered` is called once if Prometheus
+        does not answer.
         """
         told = False
         while self._aborting:
@@ -174,12 +174,12 @@ class AskedFigures:
 
 
 def in_ramp(plan: Plan) -> bool:
-    """Return whether a plan's load is on the target while it is brought up, and a hold is not needed."""
+    """Return whether a plan's load is already on the target while it is brought up, so that no hold is needed."""
     return isinstance(plan, CtsPlan) or ramped(plan) is None
 
 
 def as_value(number: int, name: str, measured: Measured) -> FigureValue:
-    """Return what was measured of a figure in the stage of this number, as a run keeps it."""
+    """Return the measurement of a figure in the stage of this number, in the form that a run keeps."""
     return FigureValue(
         stage=number,
         name=name,

@@ -1,4 +1,4 @@
-"""Keeps a run off the processors of its target, if a lab on the same machine says which those are."""
+"""Keeps a run off the processors of its target, if a lab on the same machine names them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tippingpoint.rundir.manifest import Places
 
 @asynccontextmanager
 async def beside_target(lab: Path | None) -> AsyncGenerator[Places | None]:
-    """Have this thread, and the workers that it starts meanwhile, run where the lab's target does not.
+    """Run this thread, and the workers that it starts meanwhile, on processors that the lab's target does not use.
 
-    Yields where both run; None without a lab. A run that may use none of the processors that the lab leaves to it stays
-    where it is. Raises UserError (field `lab`) if no lab is at the socket.
+    Yields where both run; None without a lab. If the run may use none of the processors that the lab leaves to it, it
+    stays where it is. Raises UserError (field `lab`) if no lab is at the socket.
     """
     if lab is None:
         yield None

@@ -16,7 +16,7 @@ from tippingpoint.targets.target import Target
 
 
 class CapacityGate:
-    """Checks that the target has room for what a plan makes; with `force` the target is not asked."""
+    """Checks that the target has room for what a plan makes; with `force` it does not ask the target."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class CapacityGate:
         self._interruption = interruption
         self._force = force
         self._filled: AnyStage | None = None
-        """The stage whose things have their room: the one before, or that of the run that is resumed."""
+        """The stage whose things already have their room: the previous one, or that of the run that is resumed."""
 
     @property
     def filled(self) -> AnyStage | None:
@@ -53,7 +53,7 @@ class CapacityGate:
         self._filled = None
 
     def has_more_than(self, asked: AnyStage) -> bool:
-        """Return whether things have to be removed for this stage, as the one before had more."""
+        """Return whether things have to be removed for this stage because the previous one had more."""
         return self._filled is not None and self._own.plan.removes(self._filled, asked)
 
     async def make(self, asked: AnyStage, place: str) -> None:
@@ -61,7 +61,7 @@ class CapacityGate:
 
         `place` is the plan's field that has the stage.
         """
-        # Only such a stage asks for members, or is known to a target's room.
+        # Only a spawn stage asks for members, or is known to a target's room.
         if not isinstance(asked, SpawnStage):
             return
         unless_asked = self._interruption.unless_asked

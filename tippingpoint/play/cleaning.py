@@ -1,4 +1,4 @@
-"""Removes from a target what a run made there, as its ledger says: at the run's end or any time later."""
+"""Removes what a run made in its target, according to the run's ledger: at the run's end or any time later."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tippingpoint.workloads.load import OnProgress, untold
 
 
 async def clean_run(directory: Path, progress: OnProgress = untold) -> int:
-    """Remove from the target what the run's ledger names and still exists; returns how many things were removed.
+    """Remove what the run's ledger names and the target still has; returns how many things were removed.
 
     Raises TargetError when the target cannot be reached, and UserError for a ledger that names things of another run.
     """
@@ -26,5 +26,5 @@ async def clean_run(directory: Path, progress: OnProgress = untold) -> int:
 
 
 async def clean_entries(made: Iterable[Entry], run_id: str, progress: OnProgress = untold) -> int:
-    """Remove what these entries of the run name; the caller has checked that they are its own (own_entries)."""
+    """Remove what these entries of the run name; the caller has checked that they belong to it (own_entries)."""
     return sum([await target_of(entry.kind).clean(entry, run_id, progress) for entry in made])

@@ -19,7 +19,7 @@ from tippingpoint.targets.target import Target
 from tippingpoint.util.exit_codes import BAD_INPUT, INTERRUPTED, TARGET_FAILED
 from tippingpoint.util.text import choose, show_names
 
-if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
+if TYPE_CHECKING:  # a run without Prometheus figures needs no Prometheus client
     from tippingpoint.play.run_figures import RunFigures
 
 
@@ -39,7 +39,7 @@ class Closing:
         of_unit: bool,
         takes_up: bool,
     ) -> None:
-        """The directory is kept after a refusal for a unit's part (`of_unit`) and for a resumed run (`takes_up`)."""
+        """After a refusal, the directory is kept for a unit's part (`of_unit`) and for a resumed run (`takes_up`)."""
         self.measured = asyncio.Event()
         """Set when the workers have ended: the journals are whole, and the removal comes next."""
         self._plan = plan

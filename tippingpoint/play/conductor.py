@@ -15,11 +15,11 @@ from tippingpoint.util import timing
 Say = Callable[[Literal["ready", "up"], int], None]
 """Called when the unit is ready for its first turn (0), or has its share of the turn of this number up."""
 Tell = Callable[[ProbeReport], None]
-"""Called with what the unit measured of a turn that the leader judges."""
+"""Called with what the unit measured in a turn that the leader judges."""
 TellClear = Callable[[ClearHold], None]
-"""Called with what the unit's share of a turn that the leader judges shows before its hold is over."""
+"""Called with what the unit's share of a judged turn shows before its hold is over."""
 _LOOK_AGAIN = 1.0
-"""Seconds until the clock is read again, as it may have been set meanwhile."""
+"""Seconds until the clock is read again, because it may have been set meanwhile."""
 
 
 class Conductor:
@@ -49,7 +49,7 @@ class Conductor:
         self._given: Turn | None = None
         self._seen = asyncio.Event()
         self.take_load_away: Callable[[], Awaitable[None]] = _nothing
-        """Takes the load away from the target, where a conductor waits for long until it names the next turn."""
+        """Takes the load off the target when the conductor has to wait long before it can name the next turn."""
 
     def see(self, run: SharedRun, ahead: float) -> None:
         """Take a new state of the run; `ahead` is how many seconds our clock is ahead of the reference's."""
@@ -103,7 +103,7 @@ class Conductor:
         self._say("ready", 0)
 
     async def next_turn(self) -> Turn | None:
-        """Return the latest turn that we have a share in, once it differs from the one returned before.
+        """Return the latest turn in which we have a share, once it differs from the one returned before.
 
         Returns None when the run is stopped or over, or its last hold is over and nothing follows it. A turn may be
         replaced by another one until it begins. Numbers may jump after we were away. The caller may cancel this and
@@ -141,11 +141,11 @@ class Conductor:
         return None
 
     def may_end_early(self, left: float) -> bool:
-        """Return whether a hold that is judged, with so many seconds left, can end earlier."""
+        """Return whether a judged hold with `left` seconds to go can end earlier."""
         return self._run.may_end_early(left)
 
     def clear(self, shown: ClearHold) -> None:
-        """Report what our share of a turn that is judged shows before its hold is over."""
+        """Report what our share of a judged turn shows before its hold is over."""
         self._tell_clear(shown)
 
     def ends(self, turn: Turn) -> float | None:
@@ -157,7 +157,7 @@ class Conductor:
 
     @property
     def reports(self) -> bool:
-        """Whether the end of a listed turn's hold is reported: something else waits for it than the clock."""
+        """Whether the end of a listed turn's hold is reported because more than the clock waits for it."""
         return self.alone or self.recovers
 
     async def held(self, report: TurnReport) -> None:
@@ -170,10 +170,10 @@ class Conductor:
         return bool(self._run.stopped) or self._run.over
 
     def _past_the_last(self) -> bool:
-        """Return whether the last turn's hold is over: a following turn is announced together with that hold, but on
-        one machine.
+        """Return whether the last turn's hold is over: except on one machine, a turn that follows is announced together
+        with that hold.
 
-        A search has no further turn once it has its answer, nor has a recovery once it is over.
+        A search has no further turn once it has its answer, nor does a recovery once it is over.
         """
         if self._run.shared or self._run.recovers:
             return self._run.is_answered
@@ -196,7 +196,7 @@ async def _nothing() -> None:
 
 
 def _as_told(report: TurnReport) -> ProbeReport:
-    # These import numpy, which a run needs only where it is judged meanwhile.
+    # These import numpy, which a run needs only if it is judged while it runs.
     import numpy as np
 
     from tippingpoint.digest.unit_digest import make_digest

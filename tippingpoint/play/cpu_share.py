@@ -1,10 +1,10 @@
-"""The share of a core that a process uses, measured over times that are long enough to say so."""
+"""The share of a core that a process uses, measured over times that are long enough to be meaningful."""
 
 from __future__ import annotations
 
 SHORTEST = 0.1
-"""Seconds. In less, a thread of the process may hold the CPU between two readings, and the share would be of several
-cores."""
+"""Seconds. Over a shorter time, a thread of the process may hold the CPU between two readings, and the share would come
+out as several cores."""
 
 
 class CpuShare:

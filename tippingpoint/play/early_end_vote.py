@@ -1,4 +1,4 @@
-"""What our share of a load shows while it is held, in a search; on one machine that is the whole load."""
+"""What our share of a load shows while it is held, in a search; on one machine our share is the whole load."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tippingpoint.play.live_stage import LiveStage
 
 
 class EarlyEndVote:
-    """What this unit has said of one hold.
+    """What this unit has reported about one hold.
 
-    It says that its share is clear, and takes that back at most once if it is not any more: then it says no more. So a
-    hold costs each unit two words at most.
+    It reports that its share is clear, and withdraws that at most once if the share is no longer clear. After that it
+    reports nothing. So a hold costs each unit at most two words.
     """
 
     def __init__(self) -> None:
         self._said = ""
         self.is_final = False
-        """Whether nothing more is to be said of this hold."""
+        """Whether nothing more will be reported about this hold."""
 
     def news(self, shown: str) -> str | None:
-        """Return what is to be said, now that the share shows this; None for nothing new."""
+        """Return what to report, now that the share shows this; None for nothing new."""
         if shown == self._said or self.is_final:
             return None
         self.is_final = bool(self._said)
@@ -43,12 +43,12 @@ class ShareSoFar:
         self._early = EarlyEnds(find.hold)
 
     def shows(self, load: float, of_load: float, so_far: LiveStage, hold: float | None = None) -> str:
-        """Return what is clear of a load, of which we have the share `of_load` (from 0 to 1).
+        """Return what is clear about a load, of which we have the share `of_load` (from 0 to 1).
 
-        It is HOLDS, the first threshold that is clearly missed, or an empty text. A share of which a threshold measured
+        It is HOLDS, the first threshold that is clearly missed, or an empty text. A share in which a threshold measured
         nothing shows nothing: the other units' shares may miss that threshold. Nor does a whole load hold before its
-        figures are known. `hold` is for how many seconds it is held, if not for as long as any. May be called on
-        another thread than the one that ticks come from.
+        figures are known. `hold` is how many seconds it is held, if not as long as every load. May be called on another
+        thread than the one that delivers ticks.
         """
         if of_load <= 0:
             return ""
@@ -61,7 +61,7 @@ class ShareSoFar:
         return HOLDS if whole and self._early.clear(load, margins, counted, so_far.held_for, hold) else ""
 
     def remember(self, load: float, of_load: float, so_far: LiveStage) -> None:
-        """Take a hold that is over into account: early ends of later ones depend on it. May be called on any thread."""
+        """Take a finished hold into account: early ends of later ones depend on it. May be called on any thread."""
         if of_load > 0:
             self._early.remember(load, *self._shown(of_load, so_far), so_far.held_for)
 

@@ -1,7 +1,7 @@
 """Watches thresholds with `abort` during a run, and ends it before its target suffers for long.
 
 One hiccup does not end a run: a threshold has to be missed in eight windows in a row, and in all of them together. So
-nothing that lasts less than 12 s ends it.
+nothing shorter than 12 s ends it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tippingpoint.rundir.histogram import Counts, Histogram, add_each
 from tippingpoint.rundir.stages import StageResult
 
 WINDOW = 2.0
-"""The least seconds of a window."""
+"""The shortest length of a window, in seconds."""
 FEWEST = 5
-"""The fewest attempts in a window; with fewer, it goes on."""
+"""The fewest attempts in a window; until it has as many, it continues."""
 IN_A_ROW = 8
 """The number of windows in a row that have to miss a threshold."""
 _HAIR = 0.001
@@ -56,8 +56,8 @@ class EarlyWarning:
     ) -> None:
         """What began before `since` (seconds since the run's start) does not count.
 
-        `share` is the share of the run's load that is seen here, from 0 to 1: a throughput has to reach that share of
-        its limit.
+        `share` is the share of the run's load that is visible here, from 0 to 1: a throughput has to reach that share
+        of its limit.
         """
         self._watches = [
             _Watch(threshold, since, share)
@@ -76,7 +76,7 @@ class EarlyWarning:
             self.missed.set()
 
     def heard(self, tick: Tick, holding: bool) -> str:
-        """Take a worker's tick; `holding` says whether the load is up and held. Returns `why`."""
+        """Take a worker's tick; `holding` means that the load is up and held. Returns `why`."""
         if not self._watches or self.missed.is_set() or tick.t - tick.seconds < self._since - _HAIR:
             return self.why
         for watch in self._watches:
@@ -113,7 +113,7 @@ class _Watch:
         return self._missed_in_all()
 
     def _tells(self, stage: StageResult) -> bool:
-        """Whether a window has enough attempts; a throughput is low without any."""
+        """Whether a window has enough attempts. A throughput needs none: without attempts it is low."""
         return self.threshold.throughput is not None or stage.attempts(self.threshold.operation) >= FEWEST
 
     def _missed_in_all(self) -> Check | None:
@@ -130,7 +130,7 @@ class _Watch:
         return next((check for limit, check in found.items() if limit in in_all), None)
 
     def _missed(self, window: _Window) -> dict[str, Check]:
-        """Return the checks that a window misses, by their limit, but for those that the generator may have caused."""
+        """Return the checks that a window misses, by their limit, except those that the generator may have caused."""
         stage, operation = window.stage, self.threshold.operation
         enough = stage.attempts(operation) >= FEWEST
         return {
@@ -146,5 +146,5 @@ class _Watch:
 
     @property
     def _shared(self) -> Threshold:
-        """The threshold for the share of the load that is seen here."""
+        """The threshold for the share of the load that is visible here."""
         return threshold_part(self.threshold, self._share())

@@ -18,11 +18,11 @@ from tippingpoint.util.text import choose, show_size
 Fields = Mapping[str, Any]
 
 DETAILS = frozenset({CLOCK, FIGURE, TAKEN, NOT_TAKEN, "share", "began-late", "member-started"})
-"""Events that only `--verbose` shows: the report has them, and nobody has to act on them."""
+"""Events that only `--verbose` shows: they are in the report, and nobody has to act on them."""
 NEEDS_ACTION = frozenset({"left-behind", "journal-lost", "model-gone", "worker-cut", "room-unknown"})
 """Events that `--quiet` shows too."""
 SHOWN_OTHERWISE = frozenset({"interrupted"})
-"""Events that the person who watches has been told of already."""
+"""Events that the person watching already knows about."""
 _ENDS = {
     "resolution": "the interval is as narrow as requested",
     "within": "its time is over",
@@ -37,7 +37,7 @@ _ENDS = {
 
 
 def event_words(event: str, fields: Fields) -> str:
-    """Say in a line what happened."""
+    """Describe an event in one line."""
     words = _WORDS.get(event)
     if words is not None:
         return words(fields)

@@ -12,7 +12,7 @@ from tippingpoint.play.record import Record
 
 
 class FaultTimeline:
-    """The faults of a plan: those that are to be played, and those that are still to be undone."""
+    """The faults of a plan: those still to be played, and those still to be undone."""
 
     def __init__(self, plan: Plan, record: Record) -> None:
         self._plan = plan
@@ -22,7 +22,7 @@ class FaultTimeline:
         self._undone: list[Fault] = []
         self._asked = 0
         self.done = asyncio.Event()
-        """Set while the lab has done all that it was asked for."""
+        """Set while the lab has done everything that was requested."""
         self.done.set()
 
     async def check(self) -> None:

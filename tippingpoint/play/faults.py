@@ -59,11 +59,12 @@ class LabControl:
         self._socket = socket
 
     async def act(self, do: Action, member: str, daemon: str | None = None) -> None:
-        """Kill, stop (freeze), continue, start, cut off or heal a member, or what else a fault does to it; returns when
-        that is done. `daemon` is what kill-daemon kills.
+        """Kill, stop (freeze), continue, start, cut off or heal a member, or do to it what else a fault does; returns
+        when that is done. `daemon` is what kill-daemon kills.
 
-        Raises UserError (field `lab`) when there is no lab at the socket, or when the lab refuses. It refuses for a
-        member that it does not have (the error names those it has), that is dead already, or that does not come up.
+        Raises UserError (field `lab`) when there is no lab at the socket, or when the lab refuses. It refuses if it
+        does not have the member (the error names those it has), if the member is dead already, or if it does not come
+        up.
         """
         more = {"daemon": daemon} if daemon is not None else {}
         await self._ask({"do": do, "member": member, **more})

@@ -10,7 +10,7 @@ from tippingpoint.util.open_files import OTHER_FILES, allow_connections
 from tippingpoint.util.text import show_count
 
 _AT_ONCE = 10_000
-"""The most things that a plan may make at once. A call under way has a connection to itself, and a login shell allows
+"""The most things that a plan may make at once. Each call under way has its own connection, and a login shell allows
 1,024 files."""
 
 
@@ -18,7 +18,7 @@ def allow_files(plan: Plan, connections: Connections, workers: int, of_worker: C
     """Raise the limit of open files of this process, and of the workers that it starts.
 
     `connections` are shared among the workers; each of them has all of `of_worker`. Raises UserError for a plan that
-    needs more than a worker's process may open.
+    needs more files than a worker's process may open.
     """
     for field, (size, each) in of_worker.items():
         fits = allow_connections(size * each) // each

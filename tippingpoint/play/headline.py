@@ -16,13 +16,13 @@ from tippingpoint.rundir.operations import OPERATIONS, OWN_LOAD
 from tippingpoint.rundir.tags import FAILURES, tag
 from tippingpoint.rundir.waited import cost_of
 
-if TYPE_CHECKING:  # it imports numpy, which is not needed where nobody watches
+if TYPE_CHECKING:  # it imports numpy, which is not needed when nobody watches
     from tippingpoint.rundir.histogram import Counts, Histogram
 
 _CONTAINERS_OVER = 10
-"""The shortest window for a rate of containers, in seconds: one or two are made in a second."""
+"""The shortest window for a rate of containers, in seconds, because only one or two are made per second."""
 _LIVES = ("launch", "boot_server", "create", "create_server")
-"""The operation that stands for a run that makes containers: the first of these that has been recorded."""
+"""The operation that represents a run that makes containers: the first of these that has been recorded."""
 
 
 class Headline(RunnerEvents):
@@ -40,7 +40,7 @@ class Headline(RunnerEvents):
         self._unread = UnreadTicks(self._add)
         """The stage and the worker are noted with each."""
         self._stage: int | None = None
-        """That of the last tick that was read."""
+        """The stage of the last tick that was read."""
         self._last: dict[str, Tick] = {}
         self._recent: dict[str, deque[tuple[float, Mapping[str, Counts]]]] = {}
         self._growth: dict[str, deque[tuple[float, float]]] = {}
@@ -63,7 +63,7 @@ class Headline(RunnerEvents):
         self._preparing = f"removing {what}: {done:,} of {goal:,}"
 
     def progress(self, progress: StageProgress, worker: str, tick: Tick) -> None:
-        """Note a worker's tick, as its latest."""
+        """Keep a worker's tick as its latest."""
         self._progress = progress
         self._preparing = ""
         seconds = max(tick.seconds, 0.001)
@@ -95,7 +95,7 @@ class Headline(RunnerEvents):
                 self._totals["limited"] += int(counts.sum())
 
     def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
-        """Forget a worker that is gone, as it holds no load any more."""
+        """Forget a worker that is gone, because it no longer holds any load."""
         if event == "worker-cut":
             self._unread.read()
             for kept in (self._last, self._recent, self._growth):
@@ -141,7 +141,7 @@ class Headline(RunnerEvents):
         return held, held + waiting, "things left" if removing else "things made"
 
     def latencies(self) -> dict[str, Histogram]:
-        """Return latencies by operation: of the last seconds, or of the stage so far for containers, which take
+        """Return latencies by operation: over the last seconds, or over the stage so far for containers, which take
         longer.
 
         A failure counts with the latency it cost (waited.cost_of).
@@ -172,7 +172,7 @@ class Headline(RunnerEvents):
             return None
         progress, totals = self._progress, self.totals
         latest = self.latencies()
-        # Of the run's own operations, the most frequent one stands for what is asked of the target.
+        # The most frequent of the run's own operations represents the load on the target.
         own = [
             latest[operation] for operation in (*OWN_LOAD[self.workload], "connect") if operation in latest
         ]

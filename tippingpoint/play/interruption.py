@@ -1,4 +1,4 @@
-"""The early end of a run: who asked for it, and whether in a hurry."""
+"""Ending a run early: who asked for it, and whether in a hurry."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Interruption:
         self.asked.set()
 
     def abort(self, reason: str) -> None:
-        """Ask for the end of the run because the target would be harmed; without effect if it ends already."""
+        """Ask for the end of the run because the target would be harmed; no effect if it is already ending."""
         if not self.asked.is_set():
             self._reason, self._status = reason, "aborted"
             self.asked.set()
 
     def check(self) -> None:
-        """Raise EndedEarly if the end was asked for."""
+        """Raise EndedEarly if somebody asked for the end."""
         if self.asked.is_set():
             raise EndedEarly(self._status, self._reason)
 

@@ -1,4 +1,4 @@
-"""What a run makes on its target: written to the ledger before it is made, and removed at the end."""
+"""What a run makes in its target: written to the ledger before it is made, and removed at the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tippingpoint.targets.target import Target
 
 
 class Inventory:
-    """The things on the target that are, or may be, this run's."""
+    """The things in the target that are, or may be, this run's."""
 
     def __init__(
         self,
@@ -32,11 +32,11 @@ class Inventory:
         takes_up: ResumedRun | None,
     ) -> None:
         self.entries: list[Entry] = []
-        """What is to be removed at the end."""
+        """What has to be removed at the end."""
         self.begun = False
         """Whether the target accepted us, so that something may have been made since."""
         self.gone = ""
-        """What somebody else removed during the run, in a sentence; empty for nothing."""
+        """What somebody else removed during the run, in a sentence; empty if nothing was removed."""
         self._target = target
         self._own = own
         self._record = record

@@ -1,4 +1,4 @@
-"""What a stage has measured so far, from the ticks of its workers: a search judges a hold while it lasts."""
+"""What a stage has measured so far, from its workers' ticks: a search judges a hold while it lasts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.tags import OUTCOMES
 
 _MOST_PARTS = 64
-"""The most parts of a hold that are kept. Then each two become one, as a histogram takes 190 KB."""
+"""The most parts of a hold that are kept. Beyond that, pairs are merged, because a histogram takes 190 KB."""
 
 Measured = dict[str, Histogram]
 """Histograms by tag."""
@@ -32,7 +32,7 @@ class LiveStage:
         self._hold_begin: float | None = None
         self._until = 0.0
         self.figures: dict[str, FigureValue] = {}
-        """The figures of Prometheus that are known by now."""
+        """The Prometheus figures that are known by now."""
         self._unread: deque[Tick] = deque()
         self._ramp: Measured = {}
         self._held: Measured = {}
@@ -53,7 +53,7 @@ class LiveStage:
         return self._hold_begin is not None
 
     def read(self) -> None:
-        """Read the ticks that came since the last time; those of earlier stages are left out."""
+        """Read the ticks that arrived since the last read, except those of earlier stages."""
         decode_together(tuple(self._unread))
         while self._unread:
             tick = self._unread.popleft()

@@ -1,6 +1,6 @@
-"""What a terminal shows of a run in progress: a few lines as wide as the terminal, without any library of widgets.
+"""What a terminal shows of a run in progress: a few lines as wide as the terminal, without a widget library.
 
-They show the last known state. So another thread can redraw them repeatedly, with a clock that goes on.
+They show the last known state, so another thread can redraw them repeatedly with a running clock.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from tippingpoint.util.durations import show_span
 from tippingpoint.util.numbers import show_us
 
 WIDEST = 160
-"""Columns that are used of a wider terminal."""
+"""The most columns that are used of a wider terminal."""
 _MOST_ROWS = 6
-"""The most operations that are shown."""
+"""The most operations that are listed."""
 _TURNING = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _LEVELS = "▁▂▃▄▅▆▇█"
 _LEAST_SPARKS = 8
 _MOST_SPARKS = 60
 _ECHO = 3
-"""Columns left free for the ^C that a terminal shows, which would begin a line of its own at the right edge."""
+"""Columns left free for the ^C that a terminal shows, which would otherwise begin a new line at the right edge."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class OperationRow:
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a run at a moment."""
+    """What is known about a run at a moment."""
 
     title: str
     """The plan's name."""
     doing: str = ""
-    """What is being done: stage 3 of 7, hold."""
+    """The current activity: stage 3 of 7, hold."""
     parts: tuple[float, float] | None = None
-    """How much of what is being done is done, of how much; None if nobody can say."""
+    """How much of the current activity is done, of how much; None if that is unknown."""
     elapsed: float = 0.0
     """Seconds since the run began."""
     left: Lasting | None = None
@@ -57,7 +57,7 @@ class Known:
     searched: str = ""
     """What a search knows so far."""
     load: str = ""
-    """The load that is there: 1,000 of 1,000 leases."""
+    """The current load: 1,000 of 1,000 leases."""
     rate: str = ""
     rates: Sequence[float] = ()
     """The rate second by second, the latest last."""
@@ -68,7 +68,7 @@ class Known:
 
 
 def lines_of(known: Known, width: int, since: float, *, plain: bool = False) -> list[Text]:
-    """Return the lines of a run, `since` seconds after what is known of it; `plain` uses letters of ASCII alone."""
+    """Return the lines about a run, `since` seconds after `known` was taken; `plain` uses ASCII letters only."""
     width = min(width - _ECHO, WIDEST)
     lines = [_head(known, width, since, plain=plain)]
     if known.parts is not None:
@@ -84,7 +84,7 @@ def lines_of(known: Known, width: int, since: float, *, plain: bool = False) -> 
 
 
 def spark(values: Sequence[float], wide: int, *, log: bool = False) -> str:
-    """Draw the last values as bars of eight heights, the largest as the highest; with `log` by their logarithm."""
+    """Draw the last values as bars of eight heights, the largest as the highest; with `log` on a logarithmic scale."""
     shown = list(values)[-wide:]
     if not shown:
         return ""

@@ -1,8 +1,8 @@
 """Applies the loads that follow a cliff: the one that broke the target again, and then lower ones.
 
-Going down means what it can for each kind of load. Leases and renewals become fewer, and a rate slower. Things and
-units are removed, down to the lower load. At a pace whose things stay, those that are there stay too, and a step makes
-its own beside them.
+How a load goes down depends on its kind. Leases and renewals become fewer, and a rate becomes slower. Things and units
+are removed, down to the lower load. At a pace whose things stay, existing ones stay too, and a step makes its own in
+addition.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tippingpoint.play.worker_pool import WorkerPool
 
 
 class LowerLoads:
-    """The loads of `after: recover` on this machine: all of each, or a unit's share."""
+    """The loads of `after: recover` on this machine: all of each load, or a unit's share of it."""
 
     def __init__(
         self, own: PlanShare, stages: Stages, pool: WorkerPool, room: CapacityGate, record: Record
@@ -29,7 +29,7 @@ class LowerLoads:
         self._record = record
 
     async def from_nothing(self, load: float) -> None:
-        """Take the load away, and have all that was made removed, before this load comes."""
+        """Remove the load, and everything that was made, before this load comes."""
         await self.pause()
         await self._pool.prepare([self._own.probe(load)[0]], fresh=True)
         self._room.empty()
@@ -47,7 +47,7 @@ class LowerLoads:
         return "" if self.goes_down(load) else await self._room.look(self._asked(load), number, "after")
 
     async def bring_up(self, number: int, load: float) -> str:
-        """Bring the load from the one before to this one; returns why that failed, or an empty text."""
+        """Change from the previous load to this one; returns why that failed, or an empty text."""
         asked, began = self._asked(load), self._record.now()
         goes_down = self.goes_down(load)
         size = self._own.probe(load)[1]
@@ -62,7 +62,7 @@ class LowerLoads:
         return asked.on_top(before) if asked.size else before
 
     def _left(self, began: float) -> str:
-        """Return what of the load before is still there; empty if nothing is."""
+        """Return what remains of the previous load; empty if nothing does."""
         on, ticks = self._stages.progress, self._pool.ticks_after(began).values()
         if on is None or all(tick.up for tick in ticks):
             return ""

@@ -1,7 +1,7 @@
 """The turns after the last load of a run (`after: recover`): our share of each lower load.
 
-We say when thresholds are met again on our share. Once all units have said so, an earlier end of the hold is named, and
-what all of them measured until then is judged.
+We report when thresholds are met again on our share. Once all units have reported that, an earlier end of the hold is
+named, and the measurements of all units until then are judged.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ class LowerTurns:
         self._pool = pool
         self._record = record
         self._missing = ""
-        """Why our share of the present load is not there; empty if it is."""
+        """Why our share of the present load is not applied; empty if it is."""
         self._begun = False
         """Whether the present load has a stage in the journals."""
         self._watch: RecoveryWatch | None = None
-        """Watches our share of the present load; None if there is none, or if the whole of it is judged."""
+        """Watches our share of the present load; None if we have none, or if the whole load is judged."""
         self._recovered = asyncio.Event()
-        """Set once it has seen that thresholds are met again."""
+        """Set once the watch has seen that thresholds are met again."""
         self._from_hold = False
-        """Whether nothing counts before the present load is held."""
+        """Whether nothing counts before the present load's hold."""
 
     def heard(self, tick: Tick) -> None:
         """Take a worker's tick."""
@@ -79,7 +79,7 @@ class LowerTurns:
         self._missing = await self._loads.look(load, turn.number)
 
     def begins_after(self, turn: Turn) -> float:
-        """Return the seconds from a turn's begin until our part of it begins."""
+        """Return how many seconds after a turn begins our part of it begins."""
         return self._own.probe(turn.load)[2] if turn.load else 0.0
 
     async def bring_up(self, turn: Turn) -> bool:
@@ -95,7 +95,7 @@ class LowerTurns:
         return not self._missing
 
     async def hold(self, turn: Turn, seconds: float) -> None:
-        """Hold our share for so many seconds, and report on it."""
+        """Hold our share for `seconds`, and report on it."""
         if not self._begun:
             await self._pool.wait(seconds)
         else:
@@ -106,7 +106,7 @@ class LowerTurns:
         await self.report(turn)
 
     async def report(self, turn: Turn) -> None:
-        """Report what was measured of our share, or why it was not there."""
+        """Report what was measured of our share, or why it was not applied."""
         watch, self._watch = self._watch, None
         if self._begun:
             await close_figures(self._pool)
@@ -125,10 +125,10 @@ class LowerTurns:
         )
 
     def _begin_watch(self, load: float) -> None:
-        """Watch our share of a load that is about to be brought up, unless the whole of it is judged.
+        """Watch our share of a load that is about to be brought up, unless the whole load is judged.
 
-        Where things are removed, nothing counts before the lower load is held; nor with many units where things are
-        made, as FromDigests.held_since has it.
+        Where things are removed, nothing counts before the lower load is held. The same applies to many units where
+        things are made, as in FromDigests.held_since.
         """
         size, plan = self._own.probe(load)[1], self._plan
         if judged_whole(plan) or not size:
@@ -145,7 +145,7 @@ class LowerTurns:
     async def _until_recovered(self, turn: Turn) -> None:
         """Report that thresholds are met again on our share, while there is time for an earlier end of the hold.
 
-        A unit without a share of this load has nothing against an earlier end.
+        A unit without a share of this load does not block an early end.
         """
         watch, load = self._watch, turn.load or 0.0
         if watch is not None and self._from_hold:

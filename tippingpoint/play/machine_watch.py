@@ -1,4 +1,4 @@
-"""Notes each second of a run who uses the processors of this machine, and waits until other programs have left them."""
+"""Records each second of a run who uses this machine's processors, and waits until other programs have left them."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from tippingpoint.rundir.machine import Used
 from tippingpoint.util import kernel_counters, timing
 
 _EVERY = 1.0
-"""Seconds between two looks."""
+"""Seconds between two samples."""
 _COSTS_AT_MOST = 0.005
-"""The largest share of a core that looks may take: a target of a thousand processes is looked at less often."""
+"""The largest share of a core that sampling may take: a target of a thousand processes is sampled less often."""
 _ASK_EVERY = 10.0
-"""Seconds after which a lab is asked again for its members, whose processes may be others by then."""
+"""Seconds after which a lab is asked for its members again, because their processes may have changed."""
 _LAB_ANSWERS_WITHIN = 5.0
 _LATEST = 5.0
-"""Seconds that show whether other programs are there now."""
+"""The latest seconds, which show whether other programs are running now."""
 
 
 class MachineWatch:
     """This machine, during one run."""
 
     def __init__(self, record: Record, lab: Path | None) -> None:
-        """`lab` is the control socket of the lab whose members are the target; without one, it is not known which
-        processes are the target's."""
+        """`lab` is the control socket of the lab whose members are the target; without one, the target's processes are
+        unknown."""
         self._record = record
         self._lab = LabControl(lab) if lab is not None else None
         self._counters = kernel_counters.counters()
@@ -39,7 +39,7 @@ class MachineWatch:
         self._latest: deque[Used] = deque(maxlen=round(_LATEST / _EVERY))
 
     async def until_quiet(self, longest: float, words: str) -> bool:
-        """Wait until other programs take little of the target's processors; returns whether they do.
+        """Wait until other programs use little of the target's processors; returns whether they do.
 
         It waits at most `longest` seconds, and shows `words` meanwhile.
         """
@@ -57,7 +57,7 @@ class MachineWatch:
         return False
 
     async def watch(self) -> None:
-        """Look each second, until this is cancelled; a machine without counters is not looked at."""
+        """Sample each second, until this is cancelled; a machine without counters is not sampled."""
         if self._counters is None:
             return
         looked = self._record.now()

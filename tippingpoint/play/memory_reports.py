@@ -1,4 +1,4 @@
-"""What is known of the last turn of a run on one machine, by which it is judged."""
+"""What is known about the last turn of a run on one machine, for judging it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tippingpoint.rundir.results import GrowingRun, RunData
 
 @dataclass(frozen=True)
 class FromMemory:
-    """A turn of a run on one machine, with all that was measured. Moments are on the reference's clock."""
+    """A turn of a run on one machine, with all its measurements. Moments are on the reference's clock."""
 
     run: SharedRun
     report: TurnReport | None
@@ -29,17 +29,17 @@ class FromMemory:
 
     @property
     def aborted(self) -> str:
-        """Which threshold with `abort` ended the load alone, not the run; empty if none did."""
+        """Which threshold with `abort` ended only the load, not the run; empty if none did."""
         return self._report.aborted
 
     @property
     def gone(self) -> str:
-        """Why the target accepts no login any more; empty if it does."""
+        """Why the target no longer accepts a login; empty if it does."""
         return self._report.gone
 
     @property
     def missing(self) -> str:
-        """Why the load was never there; empty if it was."""
+        """Why the load was never applied; empty if it was."""
         return self._report.missing
 
     @property
@@ -53,7 +53,7 @@ class FromMemory:
         return self._report.parts
 
     def held_since(self, plan: SearchPlan, *, whole_hold: bool) -> float:
-        """Return the moment from which on thresholds held at a lower load; infinite if they did not."""
+        """Return the moment since which thresholds held at a lower load; infinite if they did not."""
         return self.started + self._report.held_since
 
     @contextlib.contextmanager
@@ -62,7 +62,7 @@ class FromMemory:
         yield self.so_far.load()
 
     def is_whole(self, stage: int, size: float) -> bool:
-        """Return that it is: there are no other shares."""
+        """Return True: there are no other shares."""
         return True
 
     @property

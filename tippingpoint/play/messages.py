@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _UNREAD = 64
-"""The most ticks that are kept until somebody asks for figures."""
+"""The most ticks that are kept until somebody reads the figures."""
 
 # -- commands: orders of the load, and these -----------------------------------------------------
 
@@ -42,11 +42,11 @@ class Settle(BaseModel):
 
     do: Literal["settle"] = "settle"
     count: bool = False
-    """Whether what has no answer counts as timed out in this stage, instead of being told."""
+    """Whether operations without an answer count as timed out in this stage, instead of being reported."""
 
 
 class Repair(BaseModel):
-    """Check now the load that is kept up, and try again what was given up."""
+    """Check the maintained load now, and retry what was given up."""
 
     do: Literal["repair"] = "repair"
 
@@ -127,7 +127,7 @@ class Settled(_Answer):
 
     say: Literal["settled"] = "settled"
     unanswered: dict[str, list[float]]
-    """By operation, how many seconds ago those were due that had no answer in time, and were not counted."""
+    """By operation, how many seconds ago the operations were due that had no answer in time and were not counted."""
 
 
 class Evicted(_Answer):
@@ -146,7 +146,7 @@ class Gauges(BaseModel):
     cpu: float
     """Cores that the worker used in the interval."""
     loop_lag: float
-    """The most milliseconds that its event loop was late."""
+    """The longest delay of its event loop, in milliseconds."""
     rss: float
     """Resident memory in MiB."""
 
@@ -167,11 +167,11 @@ class Tick(Gauges):
     """How many intervals are kept in memory because the disk is full."""
     retries: int
     lost: int
-    """How many things were lost in the interval that no operation accounts for."""
+    """How many things were lost in the interval without any operation that accounts for them."""
 
     @cached_property
     def measured(self) -> Mapping[str, Counts]:
-        """What was recorded in the interval, by tag: decoded once for all who listen, who must not change it."""
+        """The measurements of the interval, by tag: decoded once for all listeners, which must not change them."""
         (found,) = _decoded([self])
         return found
 
@@ -187,7 +187,7 @@ def _decoded(ticks: Sequence[Tick]) -> list[Mapping[str, Counts]]:
 
 
 def decode_together(ticks: Iterable[Tick]) -> None:
-    """Decode what several ticks measured at once, which costs a fraction of one by one.
+    """Decode the measurements of several ticks at once, which costs a fraction of decoding one by one.
 
     Raises ValueError if a line is partial.
     """
@@ -197,13 +197,13 @@ def decode_together(ticks: Iterable[Tick]) -> None:
 
 
 class UnreadTicks(Generic[T]):
-    """Ticks whose figures were not needed yet; many are decoded at once.
+    """Ticks whose figures have not been needed yet; many are decoded at once.
 
     A tick with a partial line is left out; the journal has all of it.
     """
 
     def __init__(self, take: Callable[[T, Tick], None]) -> None:
-        """`take` is called with each tick and what was noted with it, once figures are asked for."""
+        """`take` is called with each tick and the note that belongs to it, once figures are needed."""
         self._take = take
         self._unread: list[tuple[T, Tick]] = []
 
@@ -214,7 +214,7 @@ class UnreadTicks(Generic[T]):
             self.read()
 
     def read(self) -> None:
-        """Hand over all that was kept."""
+        """Hand over everything that was kept."""
         unread, self._unread = self._unread, []
         with contextlib.suppress(ValueError):  # then they are decoded one by one
             decode_together(tick for _, tick in unread)
@@ -224,7 +224,7 @@ class UnreadTicks(Generic[T]):
 
 
 class Trouble(BaseModel):
-    """The worker cannot do its part any more, for a reason of its own and not of the target."""
+    """The worker can no longer do its part, for a reason of its own and not of the target's."""
 
     say: Literal["trouble"] = "trouble"
     problem: str
@@ -236,7 +236,7 @@ class Done(BaseModel):
 
     say: Literal["done"] = "done"
     problem: str = ""
-    """Why the end of its journal could be written nowhere, in one line; empty if it was written."""
+    """Why the end of its journal could not be written anywhere, in one line; empty if it was written."""
 
 
 Message = Ready | Refusal | Preparing | Prepared | Begun | Paused | Settled | Evicted | Tick | Trouble | Done
@@ -257,7 +257,7 @@ def command_in(line: bytes) -> Command:
 
 
 def message_in(line: bytes) -> Message | None:
-    """Return the message in a line; None for a partial line, whose writer was killed while it wrote."""
+    """Return the message in a line; None for a partial line, whose writer was killed while writing it."""
     try:
         return _MESSAGE.validate_json(line)
     except ValidationError as problem:

@@ -8,7 +8,7 @@ from tippingpoint.play.stages import Stages
 from tippingpoint.play.worker_pool import WorkerPool
 
 _LOOK_EVERY = 1.0
-"""Seconds between two looks at whether an earlier end was named."""
+"""Seconds between two checks for an earlier end."""
 
 
 async def hold_to_named_end(turn: Turn, conductor: Conductor, stages: Stages, pool: WorkerPool) -> None:

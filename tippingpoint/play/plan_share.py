@@ -16,7 +16,7 @@ class PlanShare:
         self.plan = whole
         """Our part of the plan: all of it until `take`."""
         self.of_load = 1.0
-        """Which share of the load we have in the present stage, from 0 to 1."""
+        """Our share of the load in the present stage, from 0 to 1."""
 
     def take(self, share: tuple[int, int]) -> None:
         """Play this share from now on; raises UserError if the plan cannot be shared among this many."""
@@ -32,11 +32,11 @@ class PlanShare:
         return self.plan.stages[stage - 1]
 
     def probe(self, load: float) -> tuple[AnyStage, float, float]:
-        """Return our part of the stage in which a search tries a load: with our load, and the seconds from the stage's
-        begin until our part of it begins."""
+        """Return our part of the stage in which a search tries a load: with our load, and how many seconds after the
+        stage begins our part begins."""
         assert not isinstance(self.whole, CtsPlan)
         return probe_part(self.whole, load, *self.share)
 
     def begins_after(self, stage: int) -> float:
-        """Return the seconds from a stage's begin until our part of it begins."""
+        """Return how many seconds after a stage begins our part of it begins."""
         return self.whole.begins_after(stage, self.share[0])

@@ -1,4 +1,4 @@
-"""Brings the loads of a search onto the target: from one to the next without a pause, or from nothing."""
+"""Applies the loads of a search to the target: from one to the next without a pause, or from nothing."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tippingpoint.play.stages import Stages
 from tippingpoint.play.worker_pool import WorkerPool
 
 _CALM = 1.0
-"""Seconds that an operation may take in a load that is steady, in a plan without a limit on latency."""
+"""How old, in seconds, an operation may be in a steady load, if the plan has no limit on latency."""
 
 
 def round_of(plan: SearchPlan, asked: AnyStage) -> float:
-    """Return the seconds in which every lease is renewed once; 0 where nothing is renewed."""
+    """Return the seconds in which every lease is renewed once; 0 if nothing is renewed."""
     held, every = plan.leases(asked) or (0, 0.0)
     return every if held else 0.0
 
@@ -54,7 +54,7 @@ class ProbeLoads:
     async def bring_up(
         self, number: int, load: float, size: float, asked: AnyStage, until: asyncio.Event | None = None
     ) -> None:
-        """Bring the load from the one before, or from nothing, to this one. The event `until` ends the wait for it.
+        """Change from the previous load, or from nothing, to this one. The event `until` ends the wait for it.
 
         `asked` and `size` are this machine's share of `load`.
         """
@@ -63,7 +63,7 @@ class ProbeLoads:
         self._on = load
 
     def _over(self, load: float, asked: AnyStage) -> float:
-        """Return the seconds over which the load changes: new load comes as fast as it would from nothing.
+        """Return the seconds over which the load changes: new load arrives as fast as it would from nothing.
 
         Renewals follow claims, so those of a small change are spread over a whole round of renewals too.
         """
@@ -72,6 +72,6 @@ class ProbeLoads:
 
     @property
     def _calm(self) -> float:
-        """How many seconds old an operation may be in a load that is steady."""
+        """How old, in seconds, an operation may be in a steady load."""
         limits = (limit for threshold in self._plan.thresholds for limit in limits_of(threshold))
         return min((limit.allowed / 1e6 for limit in limits if limit.percentile is not None), default=_CALM)

@@ -1,7 +1,7 @@
-"""Takes profiles of a run's target, one of CPU and one of waits for locks in each stage, from Go's pprof.
+"""Takes profiles of a run's target from Go's pprof: one of CPU and one of lock waits in each stage.
 
-They are requested when the load is up: leases are when a hold begins, what is made is from the stage's begin on. A
-hold lasts until its profiles have come. What a member does not answer is an event of the run, which goes on.
+They are requested when the load is up: for leases when a hold begins, for what is made from the stage's begin on. Each
+hold continues until its profiles arrive. If a member does not answer, that is an event of the run, which goes on.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tippingpoint.util.protobuf import Malformed
 from tippingpoint.util.rest import TooLarge, broken, open_session, read_body
 
 LONGEST = 10
-"""The most seconds of a profile: Go samples a core that is used up 100 times a second, so these are 1000 samples."""
+"""The most seconds of a profile: Go samples a fully used core 100 times a second, so these are 1000 samples."""
 ANSWERED_WITHIN = 20.0
-"""Seconds that a member may take for its answer, in addition to those that it samples."""
+"""Seconds that a member may take to answer, in addition to those that it samples."""
 MOST_STAGES = 100
 """The most stages that are profiled."""
 MOST_BYTES = 64 << 20
@@ -34,7 +34,7 @@ _PATHS: dict[Kind, str] = {"CPU": "profile", "lock wait": "mutex"}
 
 
 class _NotTaken(Exception):
-    """Why there is no profile. `for_good` says that asking again would not help."""
+    """Why there is no profile. `for_good` means that asking again would not help."""
 
     def __init__(self, problem: str, *, for_good: bool = False) -> None:
         super().__init__(problem)
@@ -52,14 +52,14 @@ class Profiler:
         self._stages: set[int] = set()
         self._bytes = 0
         self._silent: set[tuple[str, Kind]] = set()
-        """Whom and what it is no use to ask for again."""
+        """The members and kinds that need not be asked again."""
         self._under_way: asyncio.Task[None] | None = None
         self.taken = asyncio.Event()
         """Set unless profiles are under way."""
         self.taken.set()
 
     def begin(self, stage: int, lasts: float) -> None:
-        """Begin to profile a stage, whose load lasts so many seconds; nothing if that was done before."""
+        """Begin to profile a stage, whose load lasts `lasts` seconds; does nothing if that was done before."""
         if stage in self._stages or not (self._under_way is None or self._under_way.done()):
             return
         if len(self._stages) >= MOST_STAGES or self._bytes >= MOST_BYTES:
@@ -76,7 +76,7 @@ class Profiler:
         return LONGEST + ANSWERED_WITHIN + 1
 
     async def close(self) -> None:
-        """Give up what is under way, and close all connections."""
+        """Give up requests under way, and close all connections."""
         if self._under_way is not None:
             self._under_way.cancel()
             await asyncio.wait([self._under_way])
@@ -98,7 +98,7 @@ class Profiler:
         )
 
     async def _take(self, asked: TakenProfile, url: str) -> None:
-        """Take one profile, and keep it as a file and an event; or write down why there is none."""
+        """Take one profile, and keep it as a file and an event; or record why there is none."""
         try:
             async with asyncio.timeout(asked.seconds + ANSWERED_WITHIN):
                 content = await self._ask(
@@ -106,7 +106,7 @@ class Profiler:
                 )
             profile = await asyncio.to_thread(read_profile, content, asked.kind)
             if not profile.seconds:
-                # Go before 1.16 takes no `seconds` for locks, nor does the pprof of Juju's agents before 4.0.
+                # Go before 1.16 does not accept `seconds` for locks, nor does the pprof of Juju's agents before 4.0.
                 raise _NotTaken(f"it tells of each {asked.kind} since its start only", for_good=True)
             await asyncio.to_thread(create_file, self._record.inside / asked.file, content)
         except _NotTaken as problem:

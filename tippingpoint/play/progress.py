@@ -30,17 +30,17 @@ from tippingpoint.util.numbers import show_rate, show_us
 from tippingpoint.util.text import show_amount, show_count
 
 Detail = Literal["quiet", "normal", "verbose"]
-"""How much is shown: nothing but what somebody has to act on; all but details; everything, each second."""
+"""How much is shown: only what somebody has to act on; everything but details; everything, each second."""
 
 STOPPING = "stopping; press again to leave everything in place"
 LEAVING = "stopping now: nothing is removed; tippingpoint clean does that later"
 _PLAIN_EVERY: Mapping[Detail, float] = {"quiet": 5.0, "normal": 5.0, "verbose": 1.0}
 _LIVE_EVERY = 0.5
-"""Seconds between two looks at the figures. Only the clock is drawn more often."""
+"""Seconds between two updates of the figures. Only the clock is drawn more often."""
 _LIVE_OVER = 3
 """Seconds over which rates and latencies on a terminal are taken."""
 _WAITS = 2.0
-"""Seconds for which a run that said that it waits is taken to wait on."""
+"""Seconds for which a run that reported a wait is assumed to be still waiting."""
 _REMEMBERED = 60
 """How many seconds a small chart goes back."""
 
@@ -52,7 +52,7 @@ class _Console(Console):
 
 
 class ConsoleProgress(RunnerEvents):
-    """Shows a run on a text file, by default standard error, as standard output is for results.
+    """Shows a run on a text file, by default standard error, because standard output is for results.
 
     After a failed write, for example because the reader has gone, nothing more is written and the run continues.
     """
@@ -65,7 +65,7 @@ class ConsoleProgress(RunnerEvents):
         limits: Mapping[str, float] | None = None,
         detail: Detail = "normal",
     ) -> None:
-        """`limits` are those of the plan for the p99 of operations, in microseconds."""
+        """`limits` are the plan's limits on the p99 of operations, in microseconds."""
         self._console = console = _Console(file=file, stderr=file is None)
         self._detail: Detail = detail
         self._live = None
@@ -95,7 +95,7 @@ class ConsoleProgress(RunnerEvents):
         )
 
     def began(self, manifest: Manifest, directory: Path) -> None:
-        """Say what runs on which target, and where the run is written."""
+        """Show what runs on which target, and where the run is written."""
         self._headline.began(manifest, directory)
         named, member = manifest.target.members, facts_of(manifest.target.kind).member
         members = f", {show_count(len(named), member)}" if named else ""
@@ -111,7 +111,7 @@ class ConsoleProgress(RunnerEvents):
             self._say(what, least="verbose")
 
     def preparing(self, what: str, done: int, goal: int) -> None:
-        """Show how much is made of what the first stage needs, such as hollow units, which take a while."""
+        """Show how much has been made of what the first stage needs, such as hollow units, which take a while."""
         self._show_part(f"preparing {what}", done, goal)
 
     def removing(self, what: str, done: int, goal: int) -> None:
@@ -119,7 +119,7 @@ class ConsoleProgress(RunnerEvents):
         self._show_part(f"removing {what}", done, goal)
 
     def gathering(self, done: int, goal: int) -> None:
-        """Show for how many of the target's resource figures Prometheus has been asked."""
+        """Show for how many of the target's resource figures Prometheus has been queried."""
         self._show_part("gathering figures", done, goal)
 
     def _show_part(self, what: str, done: int, goal: int) -> None:
@@ -154,7 +154,7 @@ class ConsoleProgress(RunnerEvents):
             self._say("the journal's disk is full: measurements are kept in memory", least="quiet")
         now = timing.monotonic()
         if self._detail == "quiet" or now < self._waits_until:
-            return  # there is no load while it waits: the line says for what
+            return  # there is no load while it waits: the line names the reason
         if self._live is None:
             if now >= self._next_plain and not self._interrupted:
                 self._say_now(self._line(progress))
@@ -174,7 +174,7 @@ class ConsoleProgress(RunnerEvents):
         self._say(f"{t:7.1f}s {event_words(event, fields)}", least=least)
 
     def interrupted(self) -> None:
-        """Say at once what a signal does, and take away what was shown of the load."""
+        """Report at once what a signal does, and remove what was shown of the load."""
         self._interrupted += 1
         if self._interrupted > 2:
             return
@@ -258,7 +258,7 @@ class ConsoleProgress(RunnerEvents):
         return "  ".join(parts)
 
     def _looked(self, progress: StageProgress, now: float) -> Known:
-        """Return what is known of a load, with the figures of the latest seconds."""
+        """Return what is known about a load, with the figures of the latest seconds."""
         headline = self._headline
         done, goal, what = headline.reached()
         rate, latencies = headline.rate, headline.latencies()
@@ -284,7 +284,7 @@ class ConsoleProgress(RunnerEvents):
             rate=show_rate(rate),
             rates=tuple(self._rates),
             counted=self._counted(),
-            operations=rows or self._known.operations,  # of few leases, seconds pass without any
+            operations=rows or self._known.operations,  # with few leases, seconds pass without any
         )
 
 
@@ -300,7 +300,7 @@ def _doing(progress: StageProgress) -> str:
 
 
 def _share_of_run(progress: StageProgress) -> tuple[float, float] | None:
-    """Return how much of the run's time is over, of how much; None where only a bound of it is known."""
+    """Return how much of the run's time is over, of how much; None if only a bound of it is known."""
     if progress.left is None or progress.left.bound != "about":
         return None
     return progress.elapsed, progress.elapsed + progress.left.seconds

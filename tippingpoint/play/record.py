@@ -67,13 +67,13 @@ class Record:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """What a process needs to inherit that uses `inside`."""
+        """What a process that uses `inside` needs to inherit."""
         return () if self._held is None else (self._held.descriptor,)
 
     @functools.cached_property
     def so_far(self) -> GrowingRun:
         """The run, as written so far."""
-        # It imports numpy, which a run needs only where it is judged meanwhile.
+        # It imports numpy, which a run needs only if it is judged while it runs.
         from tippingpoint.rundir.results import GrowingRun
 
         return GrowingRun(self.inside)
@@ -99,7 +99,7 @@ class Record:
         return timing.monotonic() - self.started
 
     def look_at_clock(self) -> None:
-        """Write an event if the wall clock was set since the last look; a look costs some microseconds."""
+        """Write an event if the wall clock was set since the last check; a check costs a few microseconds."""
         t = self.now()
         fields = self._clock.look(t, timing.wall() - self.started_wall, asleep() - self._asleep)
         if fields is not None:
@@ -112,21 +112,22 @@ class Record:
         self._watcher.event(t, event, fields)
 
     def used(self, used: Used) -> None:
-        """Write who used this machine's processors, into a log of its own."""
+        """Record who used this machine's processors, in a log of its own."""
         if self._machine is None:
             try:
                 self._machine = Events(self.inside / FILE)
-            except UserError:  # it is no part of the measurement
+            except UserError:  # it is not part of the measurement
                 return
         fields = asdict(used)
         self._machine.write(fields.pop("t"), USED, **fields)
 
     def waiting(self, why: str, waited: float, longest: float) -> None:
-        """Report to the watcher what the run waits for, and for how many of at most how many seconds it has waited."""
+        """Report to the watcher what the run waits for, how many seconds it has waited, and how many it will at
+        most."""
         self._watcher.waiting(why, waited, longest)
 
     def doing(self, what: str) -> None:
-        """Report to the watcher what the run does beside its load."""
+        """Report to the watcher what the run does besides its load."""
         self._watcher.doing(what)
 
     def searched(self, known: SearchSoFar) -> None:
@@ -146,7 +147,7 @@ class Record:
         return True
 
     def discard(self) -> None:
-        """Remove the run's directory, as the run has no results."""
+        """Remove the run's directory, because the run has no results."""
         if self.is_there:
             shutil.rmtree(self.directory, ignore_errors=True)
         self._let_go()
@@ -176,7 +177,7 @@ class Record:
             if not self.save_manifest() or self.rescue.exists():
                 self._move_to_rescue(passwords)
         except OSError as problem:
-            # There is no space in either place: what has reached the disk is all there is.
+            # There is no space in either place: only what has reached the disk is left.
             with contextlib.suppress(OSError):
                 self.rescue.rmdir()  # fails if the ends of journals are in it
             self.manifest.reason = f"no disk space left, here or in {self.rescue}: {problem.strerror}"
@@ -185,7 +186,7 @@ class Record:
         return self.directory
 
     def _move_to_rescue(self, passwords: Collection[Path]) -> None:
-        """Put the run's files together in `rescue`, which already has the ends of those that did not fit."""
+        """Collect the run's files in `rescue`, which already has the ends of those that did not fit."""
         rescue = HeldDirectory.open_own(self.rescue, make=True)
         gathered = rescue.inside / ".gathered"
         gathered.mkdir(mode=0o700)

@@ -1,7 +1,7 @@
 """Resumes a run that was cut.
 
-A run that creates instances continues with these and their names, from its last stage. A search goes on with
-what its probes told.
+A run that creates instances continues with these and their names, from its last stage. A search continues from the
+results of its probes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from tippingpoint.rundir.probe_events import FOUND, ProbeEvent, probe_events
 
 @dataclass(frozen=True)
 class ResumedRun:
-    """A run that was cut and that another one resumes."""
+    """A cut run that another run resumes."""
 
     run: str
     """Its id."""
     stage: int
-    """The stage that the new run begins with, from 1: the one it was in, or in a search the one after that."""
+    """The stage from which the new run continues, from 1: the one in which the run was cut, or in a search the one
+    after that."""
     entry: LastingEntry | None = None
-    """The ledger entry of what it made, and under which names; None if the new run makes its own."""
+    """The ledger entry of what it made, and under which names; None if the new run makes its own things."""
     left: tuple[Entry, ...] = ()
     """What it may have left, which the new run removes before it begins."""
     probes: tuple[ProbeEvent, ...] = ()
@@ -76,7 +77,7 @@ def take_up(directory: Path) -> tuple[Plan, ResumedRun]:
 
 
 def _search(directory: Path, manifest: Manifest) -> ResumedRun:
-    """Take up a search that has no answer yet."""
+    """Resume a search that has no answer yet."""
     events = read_events(directory / "events.jsonl").events
     if any(event["event"] == FOUND for event in events):
         raise UserError("run", str(directory), "a search that was interrupted: this one has its answer")

@@ -1,8 +1,8 @@
 """The Prometheus figures of a run's thresholds: measured in each stage, and kept as events of the run.
 
 Each stage is measured when it ends. A search waits for that; a listed stage is measured while the next one is played.
-What could not be had then is asked for once more at the end of the run, because Prometheus keeps what it scraped. If it
-is away, the figure is not known, and the run goes on.
+Figures that could not be measured then are requested once more at the end of the run, because Prometheus keeps what it
+scraped. If Prometheus is away, the figure is unknown, and the run goes on.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class RunFigures:
         await self._asked.open()
 
     def since(self, began: float, hold_began: float | None) -> float:
-        """Return from which moment of the run on a stage is measured: its hold, or all of it without one, or where the
-        load is brought up."""
+        """Return the moment of the run from which a stage is measured: when its hold begins, or when the stage begins
+        if it has no hold or is measured while its load is brought up."""
         return began if hold_began is None or in_ramp(self._plan) else hold_began
 
     def so_far(
@@ -69,7 +69,7 @@ class RunFigures:
     async def measure(
         self, record: Record, number: int, began: float, hold_began: float | None, end: float
     ) -> None:
-        """Measure a stage that has ended, and write the figures as events; the others are moments of the run."""
+        """Measure a stage that has ended, and write the figures as events; all times are moments of the run."""
         self._forget()
         begin = self.since(began, hold_began)
         found = await self._told(record, begin, end, MEASURED_WITHIN)
@@ -78,7 +78,7 @@ class RunFigures:
     def measure_meanwhile(
         self, record: Record, number: int, began: float, hold_began: float | None, end: float
     ) -> None:
-        """Begin to measure a listed stage that has ended; the others are moments of the run."""
+        """Begin to measure a listed stage that has ended; all times are moments of the run."""
         begin = self.since(began, hold_began)
 
         async def measured() -> None:
@@ -90,7 +90,7 @@ class RunFigures:
         self._meanwhile.append(asyncio.create_task(measured()))
 
     async def complete(self, record: Record) -> None:
-        """Measure all stages of a run that has ended, but for those that have been measured."""
+        """Measure all stages of a run that has ended, except those already measured."""
         deadline = timing.monotonic() + ALL_WITHIN
         self._forget()
         await asyncio.gather(*self._meanwhile)
@@ -117,7 +117,7 @@ class RunFigures:
     ) -> None:
         """Watch thresholds with `abort` until one is clearly missed: by four scrapes in a row. Then call `missed`.
 
-        `since` is the moment of the run from which on scrapes count; None while there is no load.
+        Scrapes count from the moment `since` of the run on; None while there is no load.
         """
 
         def begin() -> float | None:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:  # only some runs need what these import
     from tippingpoint.play.run_figures import RunFigures
 
 _LOGIN_WITHIN = 60.0
-"""Seconds that a login may take after a load to which nothing was answered."""
+"""Seconds that a login may take after a load that got no answers."""
 
 
 class Runner:
@@ -56,7 +56,7 @@ class Runner:
 
     With `force`, the target is not asked whether it has room. With a `conductor`, this is the part of `unit` in a run
     of many units, under an id of its own. It prepares for the `share` (its index, of how many), and then plays the
-    shares that the turns name. `figures` are those of Prometheus that thresholds are about. `start_worker` starts the
+    shares that the turns name. `figures` are the Prometheus figures that thresholds refer to. `start_worker` starts the
     workers; by default each is a process.
     """
 
@@ -128,13 +128,13 @@ class Runner:
             self._pool.tell(End(release=False))
 
     def repair(self) -> None:
-        """Check now the containers that are kept up, and try again those that were given up; no effect on other
-        loads."""
+        """Check the maintained containers now, and retry those that were given up; no effect on other loads."""
         if self._stages.begun:
             self._pool.tell(Repair())
 
     async def evict(self, member: str) -> str:
-        """Remove a dead member from the target by force, as an event of the run; returns why that failed, or nothing.
+        """Remove a dead member from the target by force, and record that as an event; returns why that failed, or an
+        empty text.
 
         Raises UserError for a run without members.
         """
@@ -355,7 +355,7 @@ class Runner:
         return LowerTurns(self._plan, conductor, self._own, loads, self._stages, self._pool, self._record)
 
     async def _target_gone(self) -> str:
-        """Return why the target accepts no login any more; empty if it does, however late."""
+        """Return why the target no longer accepts a login; empty if it does, however late."""
         try:
             async with asyncio.timeout(_LOGIN_WITHIN):
                 await self._interruption.unless_asked(self._target.log_in(self._plan.target))

@@ -34,11 +34,11 @@ from tippingpoint.play.turns import Turns, fraction_of
 from tippingpoint.play.worker_pool import WorkerPool
 from tippingpoint.rundir.operations import OWN_LOAD
 
-if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
+if TYPE_CHECKING:  # a run without Prometheus figures needs no Prometheus client
     from tippingpoint.play.run_figures import RunFigures
 
 _LOOK_EVERY = 1.0
-"""Seconds between two looks at a hold: workers tell once a second what they measured."""
+"""Seconds between two checks of a hold: workers report once a second what they measured."""
 
 
 class SearchTurns(Turns):
@@ -59,7 +59,7 @@ class SearchTurns(Turns):
         lower: LowerTurns | None,
         figures: RunFigures | None,
     ) -> None:
-        """`gone` returns why the target cannot be reached any more, or an empty text.
+        """`gone` returns why the target can no longer be reached, or an empty text.
 
         `figures` are those of Prometheus, on one machine.
         """
@@ -74,7 +74,7 @@ class SearchTurns(Turns):
         self._warning = EarlyWarning(())
         """Watches thresholds with `abort` on one machine; many units end the run for these."""
         self._watch: asyncio.Task[None] | None = None
-        """Watches figures with `abort` while a load is there."""
+        """Watches figures with `abort` while a load is applied."""
 
     def heard(self, tick: Tick) -> None:
         """Take a worker's tick."""
@@ -91,7 +91,7 @@ class SearchTurns(Turns):
             self._unwatch()
 
     async def _prepare_anew(self) -> None:
-        """Prepare nothing: each load is prepared by itself."""
+        """Prepare nothing: each load is prepared on its own."""
 
     def _first_stage(self, turn: Turn) -> int:
         return turn.number
@@ -102,7 +102,7 @@ class SearchTurns(Turns):
         return await self._loads.prepare(asked, turn.number, fresh=turn.fresh or self._loads.is_empty)
 
     def begins_after(self, turn: Turn) -> float:
-        """Return the seconds from a turn's begin until our part of it begins."""
+        """Return how many seconds after a turn begins our part of it begins."""
         assert turn.load is not None
         return self._own.probe(turn.load)[2]
 

@@ -1,4 +1,4 @@
-"""Says which turns of a run by many units have to be measured by figures of Prometheus, and from when to when."""
+"""Determines which turns of a run by many units need Prometheus figures, and for which times."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from tippingpoint.plan.read import Plan
 from tippingpoint.play.asked_figures import in_ramp
 
 _LOADS = ("ramp", "storm", "find")
-"""The kinds of turns that have a load: nothing is measured while it is removed, or lowered."""
+"""The kinds of turns that have a load: nothing is measured while it is removed or lowered."""
 
 
 @dataclass(frozen=True)
 class Due:
-    """A turn whose load was there, and whose figures are not known. Moments are on the reference's clock."""
+    """A turn whose load was applied, and whose figures are unknown. Moments are on the reference's clock."""
 
     turn: int
     begin: float | None
     """None if its load was never held."""
     end: float
     last_try: bool
-    """Whether its figures are not asked for again if Prometheus does not answer."""
+    """Whether its figures are not requested again if Prometheus does not answer."""
 
 
 def due(run: SharedRun, plan: Plan, now: float) -> list[Due]:
-    """Return the turns that are over, in order; those that are known already are left out.
+    """Return the turns that are over, in order; those whose figures are already known are left out.
 
     `now` is on the reference's clock. A run that is stopped ends its turn now. The figures of a search decide what
-    follows, so they are asked for once. So are those of a turn that the run will soon have forgotten, or of its last.
+    follows, so they are requested once. So are those of a turn that the run will soon have forgotten, or of its last
+    turn.
     """
     found: list[Due] = []
     oldest = run.turns[0].number if len(run.turns) > 2 else 0

@@ -20,11 +20,11 @@ from tippingpoint.util import timing
 from tippingpoint.util.lab_socket import ANSWER_TIMEOUT_S
 from tippingpoint.workloads.load import StageOrder
 
-if TYPE_CHECKING:  # a run without profiles needs no client of HTTP
+if TYPE_CHECKING:  # a run without profiles needs no HTTP client
     from tippingpoint.play.profiler import Profiler
 
 _AT_MOST = 3
-"""A load whose backlog drains is waited for as long as so many time limits of an operation."""
+"""How long to wait for a load whose backlog drains, in time limits of an operation."""
 _STEPS: tuple[StageKind, ...] = ("ramp", "find")
 """The kinds of stages that are profiled: what a plan asks the target to hold."""
 
@@ -90,8 +90,8 @@ class Stages:
         return self._schedule.left_of_search(self._record.now() - self._first_began)
 
     async def end_hold_in_order(self) -> None:
-        """Wait for what is under way and belongs to this hold, not to the next stage: faults, as a lab may take its
-        time, and profiles."""
+        """Wait for everything under way that belongs to this hold, not to the next stage: faults, because a lab may
+        take its time, and profiles."""
         await self._pool.wait_for(self._faults.done, ANSWER_TIMEOUT_S)
         if self.profiler is not None:
             await self._pool.wait_for(self.profiler.taken, self.profiler.within)
@@ -115,8 +115,8 @@ class Stages:
     ) -> None:
         """Begin a stage; returns when its load is up, or when the plan's patience has passed without progress.
 
-        With `calm`, the load also has to be steady, so that the backlog of the load before is not blamed on this one:
-        no operation is older than so many seconds, or the oldest gets no younger any more (steadiness.py). The event
+        With `calm`, the load also has to be steady, so that the backlog of the previous load is not blamed on this one:
+        no operation is older than `calm` seconds, or the oldest has stopped getting younger (steadiness.py). The event
         `until` ends the wait.
         """
         removing = kind == "destroy" or self._room.has_more_than(asked)
@@ -147,11 +147,11 @@ class Stages:
         self._hold_began = timing.monotonic()
         self._hold_ends = self._hold_began + hold
         self._pool.tell(Hold())
-        if self._own.whole.is_held:  # the load is there in a hold, and not while it is brought up
+        if self._own.whole.is_held:  # the load is applied in a hold, and not while it is brought up
             self._profile(hold)
 
     def end_hold(self, seconds: float) -> None:
-        """End the latest hold so many seconds from now."""
+        """End the latest hold `seconds` from now."""
         self._hold_ends = timing.monotonic() + seconds
 
     @property

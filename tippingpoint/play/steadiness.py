@@ -5,13 +5,13 @@ from __future__ import annotations
 from math import inf
 
 _NO_CALMER = 5.0
-"""Seconds without any progress after which a load counts as steady: it will get no better."""
+"""Seconds without any progress after which a load counts as steady: it will not get any better."""
 _PROGRESS = 0.99
-"""The oldest operation has to get younger by a hundredth, or that is no progress."""
+"""The oldest operation has to get younger by a hundredth for that to be progress."""
 
 
 class Steadiness:
-    """Looks at the age of the oldest operation of a load that is up, as workers report it."""
+    """Follows the age of the oldest operation of a load that is up, as workers report it."""
 
     def __init__(self, calm: float | None) -> None:
         """A load is steady when no operation is older than `calm` seconds; without a value, as soon as it is up."""
@@ -26,5 +26,5 @@ class Steadiness:
         return self._calm is None or oldest <= self._calm or now - self._since >= _NO_CALMER
 
     def is_near(self, now: float) -> bool:
-        """Return whether the oldest operation got younger a short time ago: it is worth to wait on."""
+        """Return whether the oldest operation got younger recently, so that waiting longer is worthwhile."""
         return now - self._since < _NO_CALMER

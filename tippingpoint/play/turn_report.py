@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # it imports numpy, which a run needs only where it is judged meanwhile
+if TYPE_CHECKING:  # it imports numpy, which a run needs only if it is judged while it runs
     from tippingpoint.rundir.histogram import Histogram
 
 
@@ -20,7 +20,7 @@ class TurnReport:
     inside: Path
     """The run's directory."""
     stage: int | None
-    """The stage that is reported on; None for all, the last of which is this turn's."""
+    """The stage that is reported; None for all stages, the last of which is this turn's."""
     is_measured: bool = True
     """Whether our share of the turn has a stage in the journals."""
     began: float
@@ -32,10 +32,10 @@ class TurnReport:
     parts: Sequence[Mapping[str, Histogram]] = ()
     """In a search, what was measured in equal parts of the hold."""
     held_since: float = inf
-    """At a lower load, the moment from which on thresholds were met again; infinite if they did not."""
+    """At a lower load, the moment since which thresholds were met again; infinite if they were not."""
     aborted: str = ""
     """Which threshold with `abort` ended the load, on one machine in a search; empty if none did."""
     gone: str = ""
-    """Why the target accepts no login any more; empty if it does, or if some of the load succeeded."""
+    """Why the target no longer accepts a login; empty if it does, or if some of the load succeeded."""
     missing: str = ""
-    """Why our share of a lower load was never there; empty if it was."""
+    """Why our share of a lower load was never applied; empty if it was."""

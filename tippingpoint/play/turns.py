@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # a run without lower loads judges nothing, and needs no nump
     from tippingpoint.play.lower_turns import LowerTurns
 
 _LATE = 1.0
-"""Seconds after a turn's begin from which a late start is reported."""
+"""Seconds after a turn's begin beyond which a late start is reported."""
 
 T = TypeVar("T")
 
@@ -145,11 +145,11 @@ class Turns:
     async def _prepare(self, turn: Turn) -> str:
         """Make room for our share of a turn; returns why it cannot begin, or an empty text."""
         if turn.kind == "storm" or (self._conductor.alone and not self._stages.begun):
-            return ""  # there is room: the load is there, or the first stage has just been looked at
+            return ""  # there is room: the load is already applied, or the first stage has just been checked
         return await self._room.look(self._own.asked(turn.stage), turn.stage, f"stages.{turn.stage - 1}")
 
     def begins_after(self, turn: Turn) -> float:
-        """Return the seconds from a turn's begin until our part of it begins."""
+        """Return how many seconds after a turn begins our part of it begins."""
         return 0.0 if turn.kind == "storm" else self._own.begins_after(turn.stage)
 
     async def bring_up(self, turn: Turn) -> bool:
@@ -202,7 +202,7 @@ class Turns:
         said = asyncio.ensure_future(saying)
         said.add_done_callback(lambda _: heard.set())
         try:
-            await asyncio.sleep(0)  # so that an answer that is known already is returned, however late
+            await asyncio.sleep(0)  # so that an answer that is already known is returned, however late
             while not said.done():
                 left = deadline - timing.monotonic()
                 if left <= 0:

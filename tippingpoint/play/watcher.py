@@ -40,7 +40,7 @@ class StageProgress:
     listed: int | None = None
     """Which of the listed stages it is, from 1; `stage` also counts storms."""
     left: Lasting | None = None
-    """The time until the load of the run is over; None if the plan does not say it."""
+    """The time until the load of the run is over; None if the plan does not determine it."""
 
     @property
     def phase(self) -> Phase:
@@ -77,10 +77,11 @@ class RunnerEvents:
         """The things that the run made are being removed from the target."""
 
     def waiting(self, why: str, waited: float, longest: float) -> None:
-        """The run waits for something that it does not do itself; `longest` is how many seconds it waits at most."""
+        """The run waits for something that it does not do itself, at most `longest` seconds."""
 
     def doing(self, what: str) -> None:
-        """The run does something that is no load, such as starting its workers; until the next event says otherwise."""
+        """The run does something other than its load, such as starting its workers; until the next event reports
+        otherwise."""
 
     def searched(self, known: SearchSoFar) -> None:
         """A search knows more than before."""

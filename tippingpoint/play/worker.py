@@ -67,7 +67,7 @@ from tippingpoint.workloads.load import (
 from tippingpoint.workloads.schedule import Schedule
 
 INTERVAL = 1.0
-"""Seconds in an interval of the journal: what a worker loses if it is killed at any instant."""
+"""Seconds in an interval of the journal: the most that a worker loses if it is killed."""
 _LOOK = 0.1
 """Seconds between checks for timeouts. A check costs 0.2 ms."""
 _LOST_SINGLY = 100
@@ -79,7 +79,7 @@ class Job(BaseModel):
     """The first message to a worker. The plan names files with credentials, which the worker reads itself."""
 
     plan: AnyPlan
-    """The whole plan, of which the worker's runner plays `share`: a part alone would not validate as a plan."""
+    """The whole plan; the worker's runner plays `share` of it: a part alone would not validate as a plan."""
     share: tuple[int, int] = (0, 1)
     directory: Path
     rescue: Path
@@ -100,7 +100,7 @@ class _Worker:
         self._recorder = Recorder()
         self._loop_lag = self._recorder.appender(LOOP_LAG)
         self._schedule = Schedule(asyncio.get_running_loop())
-        # Beats have a schedule of their own, as the load's is cleared when a stage's load is dropped.
+        # Beats have a schedule of their own, because the load's is cleared when a stage's load is dropped.
         self._beats = Schedule(asyncio.get_running_loop())
         plan = part_of(job.plan, *job.share)
         target = target_of(plan.target.kind)
@@ -251,7 +251,7 @@ class _Worker:
         return ""
 
     def aside(self, command: Command) -> bool:
-        """Execute a command that can run beside all others; returns False if it is not such a command."""
+        """Execute a command that can run alongside all others; returns False if it is not such a command."""
         match command:
             case ShareOrder():
                 self._load.revise(part_of(self._job.plan, command.index, command.of))
@@ -309,7 +309,8 @@ class _Worker:
     async def settle(self, *, count: bool) -> dict[str, list[float]]:
         """Wait for what is in flight, as `stop_load` does, and close the stage's figures; the load goes on.
 
-        Returns what had no answer, unless it is to `count`; see Settling. What a load makes is over when it is up.
+        Returns what had no answer, unless that is to `count`; see Settling. Whatever a load makes is finished when it
+        is up.
         """
         settling = self._load if isinstance(self._load, Settling) else None
         unanswered = await settling.settle(DRAIN_TIMEOUT, count=count) if settling is not None else {}
@@ -353,7 +354,7 @@ class Voice:
         return cls(transport)
 
     def say(self, message: Message) -> None:
-        """Send a message. Ticks are dropped while the runner does not read, as the journal has the same data."""
+        """Send a message. Ticks are dropped while the runner does not read: the journal has the same data."""
         unheard = self._transport.get_write_buffer_size()
         dropped = isinstance(message, Tick) and unheard >= _MOST_UNHEARD
         if not self._transport.is_closing() and not dropped:

@@ -26,7 +26,7 @@ def worker_count(part: PlanShare, connections: Connections, cores: int) -> int:
     if plan.workers is not None or not isinstance(plan, ClaimPlan):
         return plan.workers or cores
     if plan.find is not None or plan.faults:
-        return cores  # it is unknown how far a search goes, or how much load comes at once after a fault
+        return cores  # it is unknown how far a search goes, or how much load arrives at once after a fault
     opened = max((size * each for size, each in connections.values()), default=0)
     wanted = max(max(_rates(plan)) / _RATE, opened / _CONNECTIONS)
     return max(1, ceil(min(cores, wanted)))

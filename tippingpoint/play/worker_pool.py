@@ -24,7 +24,7 @@ from tippingpoint.workloads.load import DRAIN_TIMEOUT, PrepareOrder, TargetFacts
 _ANSWER_WITHIN = DRAIN_TIMEOUT + RELEASE_WITHIN + 10.0
 """Seconds that a worker may take for its drain and its releases, with a reserve for its connections and files."""
 _LOOK = 1.0
-"""Seconds between looks at whether a worker has been silent for too long."""
+"""Seconds between checks for a worker that has been silent for too long."""
 _PREPARE_SILENCE = 300.0
 """Seconds without a message from a worker that prepares stages, after which it counts as hung."""
 
@@ -32,10 +32,10 @@ A = TypeVar("A", bound=Answer)
 
 
 class Headway:
-    """Whether the workers make progress in a stage, by their ticks; one worker that does is enough.
+    """Whether the workers make progress in a stage, according to their ticks; one worker that does is enough.
 
-    While leases come up, held and waiting ones grow in number. While things are made, those that exist grow and those
-    that are to be made shrink. While things are removed, both shrink.
+    While leases come up, the number of held and waiting ones grows. While things are made, more exist and fewer are
+    left to make. While things are removed, both numbers shrink.
     """
 
     def __init__(self, *, removing: bool, making: bool = False) -> None:
@@ -44,7 +44,7 @@ class Headway:
         self._furthest: dict[str, int] = {}
 
     def made(self, ticks: Mapping[str, Tick]) -> bool:
-        """Return whether any worker, by its name, is further with its latest tick of the stage than ever before."""
+        """Return whether the latest tick of any worker in the stage is further than ever before."""
         ahead = False
         for worker, tick in ticks.items():
             there = self._held * tick.held + self._waiting * tick.waiting
@@ -76,7 +76,7 @@ class WorkerPool:
         self._ticked = ticked
         self._start = start
         self._trouble = ""
-        """Why a worker cannot do its part any more, for a reason of its own."""
+        """Why a worker can no longer do its part, for a reason of its own."""
         self._preparing: dict[str, dict[str, tuple[int, int]]] = {}
 
     @property
@@ -124,8 +124,8 @@ class WorkerPool:
     ) -> list[A]:
         """Send every worker the command for its share (index, of how many) and wait for the answers.
 
-        A worker that sends nothing but ticks for `within` seconds, without those for which the runner itself stood
-        still, counts as cut. Returns the answers that came.
+        A worker that sends nothing but ticks for `within` seconds counts as cut; times during which the runner itself
+        stood still are excluded. Returns the answers that arrived.
         """
         commands = {worker: command((index, len(self.workers))) for index, worker in enumerate(self.workers)}
         replies: dict[WorkerProcess, asyncio.Task[A | None]] = {}
@@ -145,7 +145,7 @@ class WorkerPool:
             look = min(left, _LOOK)
             await asyncio.wait([*pending, interrupted], timeout=look, return_when=asyncio.FIRST_COMPLETED)
             took = timing.monotonic() - looked
-            if took - look > LOCAL_STALL_TOLERANCE:  # what was said meanwhile has not been read yet
+            if took - look > LOCAL_STALL_TOLERANCE:  # messages that arrived meanwhile have not been read yet
                 stood_still += took
             pending = {reply for reply in pending if not reply.done()}
             if any(reply.done() and (said := reply.result()) and said.problem for reply in replies.values()):
@@ -165,8 +165,7 @@ class WorkerPool:
         ]
 
     def ticks_after(self, moment: float) -> dict[str, Tick]:
-        """Return the last ticks of the workers that are alive, by name, if they are later in the run than
-        `moment`."""
+        """Return the last ticks of the live workers, by name, if they are later in the run than `moment`."""
         return {
             worker.name: worker.tick
             for worker in self.alive
@@ -189,7 +188,7 @@ class WorkerPool:
             raise EndedEarly("cut", f"every worker ended early{self._last_words()}")
 
     def _last_words(self) -> str:
-        """Return what the first worker that gave a reason for its end said, to follow another text."""
+        """Return the reason that the first worker with one gave for its end, to follow another text."""
         said = [
             f": worker {worker.name}: {words}"
             for worker in self.workers

@@ -24,9 +24,9 @@ M = TypeVar("M", bound=Message)
 
 
 _LAST_WORDS = 1 << 14
-"""The most bytes at the end of a worker's error output in which its error is looked for."""
+"""The most bytes at the end of a worker's error output that are searched for its error."""
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*: \S|[A-Za-z_][\w.]*(?:Error|Exception|Interrupt)$")
-"""How the line of a traceback begins that names the exception."""
+"""How a line of a traceback that names the exception begins."""
 _EXIT_WITHIN = 10.0
 """Seconds for a process to end after its output did."""
 
@@ -52,7 +52,7 @@ class Output(Protocol):
 
 
 class Process(Protocol):
-    """What a worker runs in: a process of asyncio's, or a task that passes for one in a simulation."""
+    """What a worker runs in: an asyncio process, or a task that stands in for one in a simulation."""
 
     @property
     def stdin(self) -> Input | None: ...
@@ -77,7 +77,7 @@ class WorkerProcess:
         self.said = 0.0
         """When it last reported what it is doing (see WorkerPool.ask), on the monotonic clock."""
         self.done: Done | None = None
-        """Its last message, if it ended as it was told to."""
+        """Its last message, if it ended when it was told to."""
         self._listener = listener
         loop = asyncio.get_running_loop()
         self._opened: asyncio.Future[Message] = loop.create_future()
@@ -91,12 +91,12 @@ class WorkerProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether its output is still open; the output of a worker that has ended, in whatever way, is not."""
+        """Whether its output is still open; the output of a worker that has ended in any way is closed."""
         return not self._ended.done()
 
     @property
     def refused(self) -> bool:
-        """Whether it said that it cannot begin; it ends by itself after that."""
+        """Whether it reported that it cannot begin; it ends by itself after that."""
         return self._opened.done() and isinstance(self._opened.result(), Refusal)
 
     @property
@@ -192,7 +192,8 @@ async def start_worker(job: Job, listener: Listener, inherited: Sequence[int] = 
 
     `inherited` are the descriptors that paths of the job lead through (HeldDirectory).
     """
-    # -P: whatever is called tippingpoint where the runner was started, as in another checkout, is not what runs.
+    # -P: otherwise anything called tippingpoint where the runner was started, such as another checkout, would run
+    # instead.
     command = [sys.executable, "-P", "-m", "tippingpoint.play.worker"]
     environment = {**os.environ, "PYTHONPATH": _source_path(), "PYTHONUNBUFFERED": "1"}
     with _stderr(job) as stderr:

@@ -1,7 +1,8 @@
 """The machine's clocks during a run: a run's times are those of the monotonic clock, and people read the wall clock.
 
-The wall clock may be set in mid-run, by NTP or by hand. A run has an event of each change, so that a report can say so.
-Prometheus' samples are joined to a run by the time that has passed since it began, which no clock that is set changes.
+The wall clock may be set during a run, by NTP or by hand. A run has an event for each change, so that a report can
+mention it. Prometheus' samples are joined to a run by the time that has passed since it began, which does not change
+when a clock is set.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from tippingpoint.rundir.standstills import asleep
 from tippingpoint.util import timing
 
 EVENT = "clock"
-"""The event of a change of the wall clock: `ahead` of what it would be by the monotonic clock since the run's start,
-and the seconds that the machine was `asleep` since then, which the monotonic clock leaves out."""
+"""The event of a change of the wall clock: how far it is `ahead` of what the monotonic clock implies since the run's
+start, and the seconds that the machine was `asleep` since then, which the monotonic clock leaves out."""
 LEAST = 0.1
-"""Seconds of a change that are worth an event. NTP slews a clock by 0.5 ms a second at most."""
+"""The smallest change, in seconds, that is worth an event. NTP slews a clock by 0.5 ms a second at most."""
 STEP = 0.5
-"""Seconds between two events in a row from which on the clock was set, and not slewed."""
+"""Seconds between two consecutive events from which the clock counts as set, and not slewed."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ class ClockWatch:
     def look(self, t: float, wall: float, slept: float) -> dict[str, float] | None:
         """Return the fields of the event that is due, if any.
 
-        `t` is the time since the run's start, `wall` how much the wall clock has gone on since then, and `slept` for
-        how long the machine was suspended meanwhile.
+        `t` is the time since the run's start, `wall` how far the wall clock has advanced since then, and `slept` how
+        long the machine was suspended meanwhile.
         """
         ahead = wall - t
         if abs(ahead - self._last) < LEAST:
@@ -53,7 +54,7 @@ class ClockWatch:
 
 
 def clock_steps(events: Iterable[Mapping[str, Any]]) -> list[ClockStep]:
-    """Return when the wall clock was set; time for which the machine was suspended is no step."""
+    """Return when the wall clock was set; time during which the machine was suspended is no step."""
     steps: list[ClockStep] = []
     before = 0.0
     for t, ahead, slept in _changes(events):
@@ -65,7 +66,7 @@ def clock_steps(events: Iterable[Mapping[str, Any]]) -> list[ClockStep]:
 
 
 def ahead_at_end(events: Iterable[Mapping[str, Any]]) -> float:
-    """Return how far the wall clock was ahead at a run's end of what it would be by the monotonic clock."""
+    """Return how far the wall clock was ahead, at a run's end, of what the monotonic clock implies."""
     return next((ahead for _, ahead, _ in reversed(_changes(events))), 0.0)
 
 
@@ -80,7 +81,7 @@ def _changes(events: Iterable[Mapping[str, Any]]) -> list[tuple[float, float, fl
 
 
 def boot_id() -> str:
-    """Return what this boot of the machine is called; empty if the kernel does not say."""
+    """Return the name of this boot of the machine; empty if the kernel does not report it."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except (OSError, ValueError):
@@ -88,5 +89,5 @@ def boot_id() -> str:
 
 
 def since_boot() -> float:
-    """Return the seconds since the machine's boot, those included for which it was suspended."""
+    """Return the seconds since the machine's boot, including those during which it was suspended."""
     return timing.monotonic() + asleep()

@@ -1,4 +1,4 @@
-"""Finds copies of runs, such as a backup of a run's directory: a run is what has its id, wherever it is kept."""
+"""Finds copies of runs, such as a backup of a run's directory: an id identifies a run, wherever it is kept."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tippingpoint.rundir.manifest import Manifest
 def without_copies(runs: Iterable[tuple[Path, Manifest]]) -> tuple[list[Path], list[str]]:
     """Return the directories (or digest files) of runs in their order, each run once, and a line for each copy.
 
-    Of copies the first one stays, or the first that was made after the run's end. A path that is named twice is no copy
-    and has no line. Digests have the id in small letters.
+    Of several copies the first one stays, or the first that was made after the run's end. A path that is given twice is
+    no copy and has no line. Digests have the id in lower case.
     """
     found: dict[str, dict[Path, tuple[Path, Manifest]]] = {}
     for path, manifest in runs:

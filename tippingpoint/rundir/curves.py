@@ -16,7 +16,7 @@ CHART_SLOTS = SLOTS >> CHART_SHIFT
 
 
 Cells = tuple[IntArray, IntArray]
-"""The cells that have counts, once and in order, and the counts.
+"""The cells that have counts, each once and in order, and the counts.
 
 A cell is bin * CHART_SLOTS + (slot >> CHART_SHIFT).
 """

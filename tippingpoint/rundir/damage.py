@@ -1,4 +1,4 @@
-"""Finds what is missing from a journal, by what the journal itself says was written.
+"""Finds what is missing from a journal, according to the journal's own record of what was written.
 
 Each tick has its line number in the event log, and how many samples had been written to the histogram log. The last
 event has both as well.
@@ -41,7 +41,7 @@ class Damage:
 
     @property
     def sentence(self) -> str:
-        """A sentence that says what is missing from whose journal."""
+        """A sentence that names what is missing from which worker's journal."""
         name = (
             self.worker if "/" in self.worker else f"worker {self.worker}"
         )  # a unit is named like load-claimer/0
@@ -54,8 +54,8 @@ def find_damage(
     """Return what is missing from a worker's journal.
 
     `begins` and `samples` are when each interval of its histogram log begins, and how many samples it has; `unread`
-    lines of that log cannot be read. `complete` means that the worker ended as it was told to. What a worker that was
-    cut had not written yet is no damage.
+    lines of that log cannot be read. `complete` means that the worker ended as it was told to. Data that a cut worker
+    had not written yet is not damage.
     """
     found = of_events(worker, said, complete=complete)
     if unread:
@@ -69,7 +69,8 @@ def find_damage(
 
 
 def of_events(worker: str, said: EventLog, *, complete: bool) -> list[Damage]:
-    """Return what is missing from an event log. It may be a stage's begin, so the damage covers the whole run."""
+    """Return what is missing from an event log. A missing line may be a stage's begin, so the damage covers the whole
+    run."""
     found: list[str] = []
     for since, until, lines in said.gaps[:_MOST]:
         were = f"{show_count(abs(lines), 'line')} of its events {'is' if abs(lines) == 1 else 'are'}"

@@ -1,6 +1,6 @@
 """What the fields of events in journals must be, whoever wrote or damaged them.
 
-Readers of events rely on it: one that is otherwise is damaged, and is left out as a whole when a log is read.
+Readers of events rely on it: an event that does not conform is damaged, and is left out as a whole when a log is read.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 MOST = 1e15
-"""A number above any in an event. Sums of smaller ones are still exact or nearly so."""
+"""Larger than any number in an event. Sums of smaller ones are still exact or nearly so."""
 _DEEPEST = 8
 """Lists and mappings within each other; events have four."""
 
 
 def is_sound(event: Mapping[str, Any]) -> bool:
-    """Return whether the fields of an event are what they must be; a null stands for what is not known."""
+    """Return whether the fields of an event are what they must be; a null stands for an unknown value."""
     kind = event["event"]
     otherwise = _OTHERWISE.get(kind, ())
-    for name, value in event.items():  # a loop, as a run has an event for each second of each worker
+    for name, value in event.items():  # a loop, because a run has an event for each second of each worker
         if value is None:
             continue
         if not _is_plain(value):
@@ -126,13 +126,13 @@ _FIELDS: dict[str, Callable[[object], bool]] = {
     "loads": _is_loads,
     "steps": _is_steps,
 }
-"""By the name of a field, which means the same in almost all events; fields that are only shown are left out."""
+"""By field name, which means the same in almost all events; fields that are only shown are left out."""
 _OTHERWISE: dict[str, tuple[str, ...]] = {
     "probe": ("broken",),
     "profile": ("member",),
     "prepared": tuple(_FIELDS),
 }
-"""The fields of events that are something else in these."""
+"""The fields that have another meaning in these events."""
 _LOWERED = {
     "stage": _or_null(_is_count),
     "size": _is_amount,

@@ -1,4 +1,4 @@
-"""The event `figure` of a run: what a figure of Prometheus was in a stage, for a threshold on it."""
+"""The event `figure` of a run: the value of a Prometheus figure in a stage, for a threshold on it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class FigureValue(BaseModel):
-    """What a figure was in a stage."""
+    """The value of a figure in a stage."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     stage: Annotated[int, Field(ge=1)]
     """The stage's number in this run's journals."""
     name: str
-    """The figure and whose it is, as Threshold.subject has it."""
+    """The figure and the hosts that it is for, as in Threshold.subject."""
     value: _Finite | None
     """The largest value, in the figure's unit; null if nothing was measured."""
     host: str = ""
@@ -27,7 +27,7 @@ class FigureValue(BaseModel):
     error: _Finite | None = None
     """The standard error of the value's logarithm from sampling; null if it is unknown."""
     why: str = ""
-    """Why the value is not known, or not that of all hosts; empty if it is."""
+    """Why the value is unknown, or does not cover all hosts; empty if it does."""
 
 
 def figure_values(events: Iterable[Mapping[str, Any]]) -> dict[int, dict[str, FigureValue]]:

@@ -45,21 +45,22 @@ def read_file(path: Path, most: int | None = None, *, since: int = 0) -> bytes:
 
 
 def create_file(path: Path, content: bytes = b"", mode: int = 0o644) -> None:
-    """Write a new file; raises OSError if there is anything of that name already, also a link."""
+    """Write a new file; raises OSError if anything of that name exists already, even a link."""
     with open(new_file(path, mode), "wb") as file:
         file.write(content)
 
 
 def new_file(path: Path, mode: int = 0o644, flags: int = os.O_WRONLY) -> int:
-    """Return the descriptor of a new file; raises OSError if there is anything of that name already, also a link."""
+    """Return the descriptor of a new file; raises OSError if anything of that name exists already, even a link."""
     return os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
 
 
 def replace_file(path: Path, content: str | bytes, *, mode: int = 0o644, sync: bool = False) -> None:
     """Replace a file, or create it, as a whole or not at all. A link is replaced, not followed.
 
-    All is done in the directory that the path leads to at first, whatever takes its place meanwhile. `sync` has the
-    content on disk before the file appears. Raises OSError, which names the file, if there is no disk space.
+    Everything is done in the directory to which the path leads at first, whatever takes its place meanwhile. With
+    `sync`, the content is on disk before the file appears. Raises OSError, which names the file, if there is no disk
+    space.
     """
     fresh = f"{path.name}.new"
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -14,7 +14,7 @@ from tippingpoint.rundir.histogram import FloatArray
 SUMMED = ("held", "waiting", "in_flight", "rss")
 """Gauges that are summed over workers."""
 WORST = ("cpu", "loop_lag")
-"""Gauges of which the worst worker's value is taken."""
+"""Gauges for which the worst worker's value is taken."""
 GAUGES = (*SUMMED, *WORST)
 
 

@@ -1,6 +1,6 @@
-"""A directory that stays the same one, whatever its path leads to later.
+"""A directory that stays the same, whatever its path leads to later.
 
-Whoever may write beside a run's directory can put a link in its place while the run goes on. So the run keeps its
+Anybody who can write beside a run's directory can put a link in its place while the run goes on. So the run keeps its
 directory open, and reaches the files in it by that descriptor.
 """
 
@@ -22,7 +22,7 @@ class HeldDirectory:
     """A directory that is kept open. `inside` is a path to it that no other program can redirect."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
-        """Take over the descriptor of a directory, which is called by `path`."""
+        """Take over the descriptor of a directory, whose path is `path`."""
         self.path = path
         """Its path when it was opened."""
         self.descriptor = descriptor
@@ -88,19 +88,19 @@ class HeldDirectory:
         return os.path.samestat(found, os.fstat(self.descriptor))
 
     def close(self) -> None:
-        """Close it, unless that was done."""
+        """Close it, unless it is closed already."""
         self._closing()
 
 
 def make_directories(path: Path) -> None:
-    """Make a directory and those above it, as far as they are missing, to be written to by us only; raises OSError."""
+    """Make a directory and its missing parents, which only we can write to; raises OSError."""
     for each in (*reversed(path.parents), path):
         if not each.is_dir():
             each.mkdir(mode=0o755, exist_ok=True)
 
 
 def by_name(path: Path) -> Path:
-    """Return a path below a held directory as other processes can use it; other paths as they are."""
+    """Return a path below a held directory in the form that other processes can use; other paths unchanged."""
     if path.parts[:4] != ("/", "proc", "self", "fd") or len(path.parts) < 5:
         return path
     try:

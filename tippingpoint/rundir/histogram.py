@@ -3,8 +3,8 @@
 Values are whole microseconds from 1 us to one hour with three significant digits, so any quantile is within 0.1 % of
 the recorded value. The bucket layout and the encoding are those of HdrHistogram
 (https://github.com/HdrHistogram/HdrHistogram, V2 with ZigZag LEB128 counts). A test checks that HdrHistogram's Python
-port reads our encoding and that we read its own (tests/unit/rundir/test_histogram.py). We do not use the port, as it
-decodes one value at a time; this module decodes arrays.
+port reads our encoding and that we read its own (tests/unit/rundir/test_histogram.py). We do not use the port because
+it decodes one value at a time; this module decodes arrays.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The intervals of a run's journals one by one, as its workers wrote them, for what a chart's bins are too wide for."""
+"""The intervals of a run's journals one by one, as its workers wrote them, where a chart's bins are too wide."""
 
 from __future__ import annotations
 

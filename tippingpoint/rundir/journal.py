@@ -230,7 +230,7 @@ class IntervalLog:
     """The first byte after the last whole line."""
 
     def rows(self, first: int, last: int | None = None) -> IntervalLog:
-        """Return some of its intervals, with no word on damage."""
+        """Return some of its intervals, without information about damage."""
         at = slice(first, last)
         return IntervalLog(self.tags[at], self.begins[at], self.lengths[at], self.encoded[at], 0)
 
@@ -238,7 +238,7 @@ class IntervalLog:
 def read_interval_log(path: Path, *, since: int = 0) -> IntervalLog:
     """Return the columns of an interval log, in the order in which they were written.
 
-    `since` is the byte at which to begin: the `end` of what is known already.
+    `since` is the byte at which to begin: the `end` of what was read before.
     """
     tags: list[str] = []
     begins: list[float] = []
@@ -295,7 +295,7 @@ def _columns(line: bytes) -> tuple[bytes, float, float, bytes]:
 class EventLog:
     """The events of a log in the order in which they were written; damaged lines are counted and left out.
 
-    Each has a time `t` (seconds) and a kind `event` (a string). Other fields are as event_shapes.py has them.
+    Each has a time `t` (seconds) and a kind `event` (a string). Other fields are as event_shapes.py requires.
     """
 
     events: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
@@ -317,7 +317,7 @@ class EventLog:
 def read_events(path: Path, known: EventLog | None = None) -> EventLog:
     """Return the events of a log; empty if there is no such file.
 
-    `known` is what was read of the same log before, which is not read again.
+    `known` is what was read from the same log before, which is not read again.
     """
     if known is None or not known.end:
         known = EventLog()

@@ -35,7 +35,7 @@ class Entry(BaseModel, ABC, frozen=True):
     kind: str
     """The kind of target."""
     target: TargetSection
-    """The target as the plan has it, with explicit names, so that it is found after defaults have changed."""
+    """The target as in the plan, with explicit names, so that it is found after defaults have changed."""
 
     @property
     @abstractmethod
@@ -46,14 +46,13 @@ class Entry(BaseModel, ABC, frozen=True):
     def own(self, directory: Path, manifest: Manifest) -> Self:
         """Return the entry with its files at their present paths, in the directory of the run with this manifest.
 
-        Raises UserError for anything that this run cannot have made. A ledger may have been written by anybody, so
-        nothing else may be removed.
+        Raises UserError for anything that this run cannot have made. Anybody may have written the ledger, so nothing
+        else may be removed.
         """
 
     @property
     def made_by_workers(self) -> bool:
-        """Whether nothing is made before the workers have logged in: a run that is refused then has nothing to
-        remove."""
+        """Whether nothing is made before the workers have logged in: then a refused run has nothing to remove."""
         return False
 
     @property

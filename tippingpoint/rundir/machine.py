@@ -18,7 +18,7 @@ class Used:
     """What happened on the target's processors in about a second. Times are summed over processors or processes."""
 
     t: float
-    """Its end, in seconds since the run's start."""
+    """The end of that second, in seconds since the run's start."""
     seconds: float
     """How long it was."""
     cpus: int
@@ -28,17 +28,17 @@ class Used:
     ours: float
     """Seconds for which the runner and its workers ran, if they may run on these processors."""
     target: float | None
-    """Seconds for which the target ran; None if it is not known which processes are the target's."""
+    """Seconds for which the target ran; None if the target's processes are unknown."""
     steal: float
     """Seconds for which the hypervisor withheld these processors."""
     waited: float | None
-    """Seconds for which the target's threads were ready to run and had no processor."""
+    """Seconds for which the target's threads were ready to run but had no processor."""
     stalled: Mapping[str, float]
     """By `cpu`, `io` and `memory`, seconds for which anything on the machine was stalled for it."""
 
     @property
     def others(self) -> float | None:
-        """Seconds for which other programs ran on the target's processors; None if the target's are not known.
+        """Seconds for which other programs ran on the target's processors; None if the target's are unknown.
 
         The kernel counts programs and processors by different clocks, so it may be a little below 0 in a second.
         """

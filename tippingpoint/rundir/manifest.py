@@ -51,7 +51,7 @@ class Host(BaseModel):
 
 
 class Places(BaseModel):
-    """Which processors of the one machine the target and the load ran on, if a lab said it."""
+    """Which processors of the machine the target and the load ran on, if a lab named them."""
 
     target: list[Number]
     """The target's."""
@@ -89,7 +89,7 @@ class Manifest(BaseModel):
     format: Literal[1] = 1
     """The version of this format."""
     id: RunId
-    """The run's id, which its directory is called by."""
+    """The run's id, which is also its directory's name."""
     title: str
     """The name in reports: the plan's, or that of an import."""
     source: Literal["run", "import", "baseline"] = "run"
@@ -121,16 +121,16 @@ class Manifest(BaseModel):
     started: Moment
     """When the run began: seconds since the epoch."""
     ended: Moment | None = None
-    """When the run ended: its begin and how long it took, whatever was done to the machine's clock meanwhile. Null
+    """When the run ended: its begin plus how long it took, whatever was done to the machine's clock meanwhile. Null
     while it goes on."""
     boot: str = ""
     """The boot of the machine on which it began (boot_id of the kernel); empty if it is unknown."""
     began_after_boot: Moment | None = None
-    """Seconds from that boot to the run's begin, those included for which the machine was suspended."""
+    """Seconds from that boot to the run's begin, including those during which the machine was suspended."""
     pid: Number | None = None
     """The run's process; null once it has ended."""
     pid_started: Number | None = None
-    """When that process began: a pid is reused, but not together with its start."""
+    """When that process began: a pid is reused, but never with the same start."""
     host: Host | None = None
     """The machine that the load came from."""
     places: Places | None = None
@@ -150,7 +150,7 @@ class Manifest(BaseModel):
         """
         manifest = cls._read(directory)
         if manifest.status == "running" and not manifest._is_alive():
-            manifest = cls._read(directory)  # it may have ended in order between the two looks
+            manifest = cls._read(directory)  # it may have ended in an orderly way between the two checks
             if manifest.status == "running":
                 manifest.status = "cut"
                 manifest.reason = "the run's process ended unexpectedly"

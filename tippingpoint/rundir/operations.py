@@ -16,7 +16,7 @@ _UNTIL_IT_IS_THERE = ("create", "start", "reachable", "probe", "launch")
 
 
 def _called(*steps: str) -> tuple[str, ...]:
-    """Return what targets call these steps of a thing's life, where these are names of their own."""
+    """Return the targets' own names for these steps of a thing's life, where they have some."""
     names = (target.called[step] for target in _TARGETS for step in steps if step in target.called)
     return tuple(dict.fromkeys(name for name in names if name not in LIFE))
 
@@ -40,14 +40,14 @@ MAKING = (
     "total",
 )
 LAUNCHES = ("launch", *_called("launch"))
-"""The operations that stand for a whole life of a thing, retries included."""
+"""The operations that represent the whole life of a thing, retries included."""
 REMOVING = (
     *("remove-relation", "remove-unit", "remove-application", "remove-machine"),
     *("delete", "evict", *_called("release", "delete")),
 )
 OBSERVING = ("status", "full-status", *(asked for target in _TARGETS for asked in target.observations))
 OWN_CALLS = ("poll",)
-"""Calls that a workload makes for itself: they are shown, but are no load of the workload."""
+"""Calls that a workload makes for itself: they are shown, but are not part of its load."""
 BRINGING_UP = (CONNECT, *MAKING, *REMOVING)
 """Operations that only happen while a stage is brought up, and only in stages that ask for them."""
 OWN_LOAD: dict[str, tuple[str, ...]] = {

@@ -21,8 +21,8 @@ _LARGEST = 32 << 20
 _VALUES: Mapping[Kind, str] = {"CPU": "cpu", "lock wait": "delay"}
 """The type of value that is read, by Go's name; both are nanoseconds (runtime/pprof)."""
 _OF_LOCKS = ("sync.", "runtime.", "internal/")
-"""Beginnings of functions that every wait for a lock passes through (runtime/mprof.go): they say nothing of which it
-is."""
+"""Prefixes of the functions that every wait for a lock passes through (runtime/mprof.go): they do not show which lock
+it is."""
 _GZIP = 31
 """The window of zlib for data with a header of gzip."""
 
@@ -32,7 +32,7 @@ class Sample:
     """How much time was spent with one stack of calls."""
 
     stack: tuple[str, ...]
-    """Functions, the innermost first. Of a wait for a lock it begins with the function that held the lock."""
+    """Functions, the innermost first. For a wait for a lock, it begins with the function that held the lock."""
     seconds: float
 
 
@@ -48,7 +48,7 @@ class Profile:
 
 
 def read_profile(content: bytes, kind: Kind) -> Profile:
-    """Read a profile. Raises Malformed if this is none of this kind."""
+    """Read a profile. Raises Malformed if this is no profile of this kind."""
     message = _unpacked(content)
     strings: list[str] = []
     types: list[bytes] = []

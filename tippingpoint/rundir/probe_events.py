@@ -14,7 +14,7 @@ EVENT = "probe"
 FOUND = "found"
 """The event at the end of a search."""
 _NO_EVENT = round(log(2), 4)
-"""The standard error of the margin of a share of which no event was counted (stage_margins)."""
+"""The standard error of the margin of a share for which no event was counted (stage_margins)."""
 _MOST_TIMES, _LEAST_TIMES = 1000.0, 0.001
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -25,7 +25,7 @@ class ProbeEvent(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     stage: Annotated[int, Field(ge=1)] | None = None
-    """The number of its stage in this run's journals; None if the run that this one resumes tried it."""
+    """The number of its stage in this run's journals; None if it was tried by the run that this one resumes."""
     size: Annotated[_Finite, Field(gt=0)]
     """The load."""
     held: bool | None = None
@@ -43,13 +43,13 @@ class ProbeEvent(BaseModel):
     seconds: Annotated[_Finite, Field(ge=0)]
     """How long it lasted, ramp and hold."""
     aborted: bool = False
-    """Whether a threshold with `abort` ended it, and the load was taken away at once."""
+    """Whether a threshold with `abort` ended it, and the load was removed at once."""
     strained: str = ""
     """Why the generator was the bottleneck; empty if it was not."""
     unmeasured: str = ""
     """Which figure of Prometheus was not measured, and why, if `held` is null because of that."""
     foreign: str = ""
-    """What other programs took of the target's processors, if `held` is null because of that."""
+    """What other programs used of the target's processors, if `held` is null because of that."""
     cut: bool = False
     """Whether it says nothing because it was cut short, or because nothing was measured: the generator was not the
     limit."""
@@ -73,7 +73,7 @@ def probe_events(events: Iterable[Mapping[str, Any]]) -> list[ProbeEvent]:
 
 
 def probe_words(probe: ProbeEvent) -> str:
-    """Say in a line what a probe showed: probe of 3,200 passed: extend p99 at 0.37 times its threshold."""
+    """Describe in one line what a probe showed: probe of 3,200 passed: extend p99 at 0.37 times its threshold."""
     verdict = {True: "passed", False: "broke", None: "was inconclusive"}[probe.held]
     of = f"probe of {show_number(probe.size)} {verdict}"
     values = {name: (value, error) for name, value, error in probe.margins}
@@ -86,7 +86,7 @@ def probe_words(probe: ProbeEvent) -> str:
 
 
 def _against_threshold(name: str, margin: float, error: float | None) -> str:
-    """Say how near a value is to its threshold: at 0.37 times its threshold; a share without events is 0 %."""
+    """Describe how near a value is to its threshold: at 0.37 times its threshold; a share without events is 0 %."""
     if name.rpartition(" ")[2] in ("error_rate", "lost_rate") and error == _NO_EVENT:
         return "0 %"
     if margin > log(_MOST_TIMES):

@@ -28,7 +28,7 @@ class TakenProfile(BaseModel):
     member: Annotated[int, Field(ge=1, le=99)]
     """Which of the addresses in `target.pprof` was asked, from 1."""
     begin: _Moment
-    """When it was asked for, in seconds since the run's start."""
+    """When it was requested, in seconds since the run's start."""
     seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     """How long the member was sampled."""
 

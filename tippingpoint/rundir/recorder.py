@@ -23,7 +23,7 @@ LOWEST_US = 1
 HIGHEST_US = 3_600_000_000
 SIGNIFICANT_DIGITS = 3
 OWN_DELAY = 0.001
-"""The generator's own delay in a response time, in seconds, from which on it is recorded."""
+"""The shortest delay of the generator's own in a response time, in seconds, that is recorded."""
 HALF_BITS = 10  # 2 * 10**3 distinct values need 11 bits; half of them per further power of two
 
 V2_PAYLOAD_COOKIE = 0x1C849313
@@ -132,7 +132,7 @@ class Recorded:
 class Recorder:
     """Collects the samples of the open interval: a list per tag, which becomes a histogram at the interval's end.
 
-    To record is one `list.append`, so that measuring costs far less than what is measured. `pulse` knows when the
+    Recording is one `list.append`, so that measuring costs far less than what is measured. `pulse` knows when the
     worker itself stood still.
     """
 

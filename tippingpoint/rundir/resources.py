@@ -26,9 +26,9 @@ LARGEST_FILE = 64 << 20
 """Bytes; twenty figures of 100 hosts are 6 MB."""
 _Moment = Annotated[float, Field(ge=-1e12, le=1e12)]
 Values = list[Annotated[FiniteFloat, Field(ge=-1e100, le=1e100)] | None]
-"""Values below any of which sums are infinite."""
+"""Values small enough that their sums stay finite."""
 Cost = Literal["", "load", "operations"]
-"""Per which unit a figure's cost is reported: none, the load that is held, or operations."""
+"""The unit per which a figure's cost is reported: none, the load that is held, or operations."""
 
 
 Constraint = Literal["CPU", "CPU quota", "memory", "disk", "network", "file descriptors", "space", "queue"]
@@ -37,12 +37,12 @@ _RATES = ("bytes/s", "bits/s", "cores", "count/s")
 
 
 class Limit(BaseModel):
-    """From which value on a figure says that its host can do no more."""
+    """The value of a figure from which on its host is exhausted."""
 
     model_config = ConfigDict(frozen=True)
 
     of: Constraint
-    """What is used up then: CPU, CPU quota, memory, disk, network, file descriptors, space or queue."""
+    """What is exhausted then: CPU, CPU quota, memory, disk, network, file descriptors, space or queue."""
     above: Annotated[FiniteFloat, Field(gt=0)] | None = None
     """The limit, in the figure's unit, of a figure that rises with the load."""
     below: Annotated[FiniteFloat, Field(gt=0)] | None = None
@@ -104,16 +104,16 @@ class FigureData(BaseModel):
     chart: bool = True
     """Whether reports draw it."""
     limit: Limit | None = None
-    """From which value on its host can do no more; none for a figure that has no such value."""
+    """The value from which on its host is exhausted; none for a figure that has no such value."""
     window: Annotated[float, Field(ge=0, le=1e9)] = 0.0
     """Seconds before its moment over which a value is the mean; 0 for the value at that moment."""
     series: list[Series]
     """The series of each host."""
     slices: list[Series] = []
-    """The same for one step of time each, which `series` smooth over several; empty for other figures than rates that
-    have a cost per operation, and in older runs."""
+    """The same for one step of time each, while `series` are smoothed over several; empty except for rates that have a
+    cost per operation, and in older runs."""
     slice_lag: Annotated[float, Field(ge=0, le=1e9)] = 0.0
-    """Seconds before its moment at which the step of a value in `slices` ends, as scrapes are apart."""
+    """Seconds before its moment at which the step of a value in `slices` ends, because scrapes are apart."""
 
     @property
     def parts(self) -> list[str]:
@@ -126,10 +126,10 @@ class FigureData(BaseModel):
         return self.unit in _RATES
 
     def typical(self, values: Sequence[float]) -> float:
-        """Return the typical value of a span of time, from the values in it.
+        """Return the typical value over a span of time, from the values in it.
 
-        It is the mean of a rate, which keeps the total: bursts, such as fsyncs, have a median of zero. It is the
-        median of any other figure, which peaks do not move.
+        For a rate it is the mean, which keeps the total: bursts, such as fsyncs, have a median of zero. For any other
+        figure it is the median, which peaks do not move.
         """
         return fmean(values) if self.is_rate else median(values)
 
@@ -182,10 +182,11 @@ class Resources(BaseModel):
     gaps: list[tuple[_Moment, _Moment, str]] = []
     """The spans of time in which a host was not scraped, or a scrape of it failed."""
     clock: dict[str, _Moment] = {}
-    """Seconds that a host's clock was ahead of Prometheus', and Prometheus' of the machine that gathered."""
+    """Seconds that a host's clock was ahead of Prometheus' clock, and Prometheus' clock of that of the machine that
+    gathered."""
     corrected: bool = False
-    """Whether moments are joined by the time that has passed since the run's begin, so that neither Prometheus' clock
-    nor the run's matters."""
+    """Whether moments are joined by the time that has passed since the run began, so that neither Prometheus' clock nor
+    the run's matters."""
 
     @model_validator(mode="after")
     def _on_one_grid(self) -> Resources:

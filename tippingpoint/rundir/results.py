@@ -68,9 +68,10 @@ class RunData:
     resources: Resources | None = None
     """Figures of the target's hosts; None if none were gathered (see monitoring/gather.py)."""
     machine: list[Used] = field(default_factory=list[Used])
-    """Who used the processors of the machine that generated the load, each second; empty in runs that do not tell."""
+    """Who used the processors of the machine that generated the load, each second; empty in runs that do not record
+    it."""
     costs: dict[str, Curve] = field(default_factory=dict[str, Curve])
-    """The cost of each operation over time, failures included, at the moment it ended: what latency.costs is of a
+    """The cost of each operation over time, failures included, at the moment it ended: the same as latency.costs for a
     stage.
 
     Without failures that count, it is the curve of the successes.
@@ -134,7 +135,7 @@ class RunData:
 
 
 class GrowingRun:
-    """Reads a run that goes on. What was read of its journals before is not read again."""
+    """Reads a run in progress. Parts of its journals that were read before are not read again."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

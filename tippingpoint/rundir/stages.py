@@ -45,7 +45,7 @@ class StageResult:
     each."""
 
     figures: dict[str, FigureValue] = field(default_factory=dict[str, FigureValue])
-    """The figures of Prometheus that thresholds are about, by Threshold.subject."""
+    """The Prometheus figures that thresholds refer to, by Threshold.subject."""
 
     @property
     def is_step(self) -> bool:
@@ -54,7 +54,7 @@ class StageResult:
         return self.kind not in ("storm", "destroy", "recover")
 
     def overlaps(self, begin: float, end: float) -> bool:
-        """Return whether a span of time overlaps this stage; a stage without an end goes on for ever."""
+        """Return whether a span of time overlaps this stage; a stage without an end goes on forever."""
         return begin < (inf if self.end is None else self.end) and end > self.begin
 
     def response(self, operation: str, outcome: str = "ok") -> Histogram:
@@ -85,8 +85,8 @@ class StageResult:
     def served(self, operation: str) -> tuple[int, float] | None:
         """Return the successes during the hold, and its seconds; None if there was no hold, or the clock is unknown.
 
-        Operations that connect, make or remove things are over by then. Theirs are those until the hold began; None
-        means that the stage needed none of them.
+        Operations that connect, make or remove things are over by then. For those, the successes until the hold began
+        count; None means that the stage needed none of them.
         """
         held = self.held.get(tag(operation))
         during_hold = held.total if held else 0
@@ -171,7 +171,7 @@ def _set_gauges(stages: Iterable[StageResult], workers: Iterable[WorkerData]) ->
 
 
 def _has_gauges(mark: Mapping[str, Any]) -> bool:
-    """Return whether a mark has gauges: a unit's marks do, as its ticks are too far apart for medians."""
+    """Return whether a mark has gauges: a unit's marks do, because its ticks are too far apart for medians."""
     gauges = mark.get("gauges")
     return isinstance(gauges, dict) and all(
         is_number(cast(dict[str, Any], gauges).get(name)) for name in GAUGES

@@ -20,7 +20,7 @@ two servers a second needs.
 LEAST = 0.01
 """Seconds that a beat may be late before it counts as a standstill."""
 TOLD = 0.1
-"""Seconds from which on a standstill becomes an event of its own."""
+"""The shortest standstill, in seconds, that becomes an event of its own."""
 _KEPT = 1000
 """How many standstills are remembered: no operation is in flight during more of them."""
 _AT_ONCE = 0.01
@@ -69,8 +69,8 @@ class Pulse:
         self._due = due
 
     def beat(self, due: float, now: float) -> float:
-        """Note a beat that was due at `due`; returns for how many seconds the loop is known to have stood still
-        before it."""
+        """Note a beat that was due at `due`; returns how many seconds the loop is known to have stood still before
+        it."""
         late = now - due
         if late < LEAST:
             return 0.0
@@ -86,7 +86,7 @@ class Pulse:
         return late
 
     def stopped(self, since: float, until: float) -> float:
-        """Return for how many seconds of that time the loop stood still; `until` is now or in the past."""
+        """Return how many seconds of that time the loop stood still; `until` is now or in the past."""
         found = 0.0
         if until - self._due > LEAST:  # the loop has just woken up, and the beat itself has not come yet
             late = until - self._due
@@ -97,7 +97,7 @@ class Pulse:
         return found
 
     def _before(self, moment: float) -> float:
-        """Return for how many seconds the loop had stood still by that moment."""
+        """Return how many seconds the loop had stood still by that moment."""
         index = bisect_left(self._begins, moment)
         return self._sums[index] - max(0.0, self._ends[index - 1] - moment) if index else self._sums[0]
 
@@ -110,7 +110,7 @@ class _Usage:
     waited: float | None
     """How long it was ready to run while no processor was free; None if the kernel does not count that."""
     asleep: float
-    """How far the clock that counts suspended time is ahead of the one that does not."""
+    """How far the clock that includes suspended time is ahead of the one that excludes it."""
 
 
 class CauseFinder:
@@ -166,7 +166,7 @@ class CauseFinder:
 
 
 def asleep() -> float:
-    """Return for how many seconds the machine was suspended since its boot."""
+    """Return how many seconds the machine has been suspended since its boot."""
     while True:
         before = timing.monotonic()
         with_sleep = timing.since_boot()

@@ -21,7 +21,7 @@ class Takeover:
     stage: int
     """The stage that it went on with."""
     after: float
-    """Seconds between the last measurement before the cut and that moment."""
+    """Seconds between the last measurement before the cut and the moment when the part went on."""
     there: int
     """Things that existed already and were not made again."""
     again: bool

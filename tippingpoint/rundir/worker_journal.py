@@ -31,7 +31,7 @@ from tippingpoint.rundir.journal import (
 from tippingpoint.rundir.manifest import Manifest
 
 _SPARSE = 16
-"""Cells for each entry, above which sorting the entries is quicker than counting in all cells."""
+"""The number of cells per entry above which sorting the entries is quicker than counting in all cells."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class WorkerEvents:
     events: list[dict[str, Any]]
     """All other events, with the worker's name."""
     log: EventLog
-    """The log as it was read; marks and ticks that are none count as damaged lines."""
+    """The log as it was read; invalid marks and ticks count as damaged lines."""
 
 
 @dataclass
@@ -135,7 +135,7 @@ class WorkerReader:
         self._name = name
         self._said: WorkerEvents | None = None
         self._sums = _Sums()
-        """Those of all intervals that are followed by a tick that was read."""
+        """The sums of all intervals that are followed by a tick that was read."""
         self._later = IntervalLog([], [], [], [], 0)
         """The intervals after these. They belong to a phase whose mark may not have been read yet."""
 

@@ -1,1 +1,1 @@
-"""Helpers for every package: files, keys, durations, HTTP and text. They know nothing of load."""
+"""Helpers for every package: files, keys, durations, HTTP and text. They know nothing about load."""

@@ -1,5 +1,5 @@
-"""Lets a public key of SSH reach libvirt on this machine and nothing else: a line of authorized_keys, until it is taken
-back."""
+"""Lets a public key of SSH reach libvirt on this machine and nothing else: a line of authorized_keys, until it is
+removed again."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tippingpoint.errors import UserError
 from tippingpoint.util import timing
 
 HELPER = "/usr/bin/virt-ssh-helper"
-"""The program of libvirt's packages that serves `virsh -c qemu+ssh://...`. A client names it, or nc, as the command;
-sshd runs it in any case."""
+"""The program of libvirt's packages that serves `virsh -c qemu+ssh://...`. A client may name it or nc as the command;
+sshd runs this program in any case."""
 _LARGEST = 4 << 20
 """Bytes of a file of keys."""
 _LOCKED_WITHIN = 5.0
@@ -39,7 +39,7 @@ _KEY = re.compile(
 def key_of(field: str, text: str) -> str:
     """Return the type and the body of a public key; raises UserError, which names the field, for anything else.
 
-    Options before a key, and more than one line, are refused: they would be more than a key.
+    Options before a key, and more than one line, are refused: they would grant more than a key does.
     """
     found = _KEY.fullmatch(text.strip())
     kind, body = (found[1], found[2]) if found else ("", "")
@@ -55,7 +55,7 @@ def keys_file(user: str) -> Path:
 
 
 def lend(path: Path, key: str, mark: str) -> None:
-    """Have sshd connect whoever has the key with libvirt, unless the file says so already.
+    """Let sshd connect whoever has the key with libvirt, unless the file allows that already.
 
     `key` is as `key_of` returns it, and `mark` is one line. Other lines, the mode and the owner stay. Libvirt does for
     its users what root may do. Raises OSError, also for a file that the user of these keys does not own.
@@ -70,7 +70,8 @@ def lend(path: Path, key: str, mark: str) -> None:
 
 
 def take_back(path: Path, mark: str) -> int:
-    """Remove the lines with this mark that `lend` wrote, and the file if nothing is left; returns how many there were.
+    """Remove the lines with this mark that `lend` wrote, and the file if nothing is left; returns how many lines there
+    were.
 
     Raises OSError, as lend does.
     """
@@ -114,7 +115,7 @@ class _Keys:
             directory = _opened(path.parent, make, held)
             found = os.fstat(directory)
             if found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & 0o022:
-                # Only we can have made a link here: it stays one, and what it leads to is changed.
+                # Only we can have made a link here: the link stays, and the file that it leads to is changed.
                 with suppress(OSError):
                     path = path.parent / os.readlink(path.name, dir_fd=directory)
                     path = path.resolve()
@@ -177,7 +178,7 @@ def _opened(path: Path, make: bool, held: ExitStack) -> int:
     held.callback(os.close, directory)
     if made and os.geteuid() == 0:
         owner = os.fstat(above)
-        # Its owner can have replaced it by another directory of ours, but then by no empty one of this moment.
+        # Its owner may have replaced it by another directory of ours, but not by one that is empty at this moment.
         if os.fstat(directory).st_uid == 0 and not os.listdir(directory):
             os.fchown(directory, owner.st_uid, owner.st_gid)
     return directory

@@ -1,4 +1,4 @@
-"""A call with its first arguments bound, for what there are tens of thousands of."""
+"""A call with its first arguments bound, for use in the tens of thousands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ R = TypeVar("R")
 class Bound(Generic[A, B, C, P, R]):
     """Calls a function with three arguments before those of the call. It takes 64 bytes.
 
-    A `functools.partial` of a bound method takes 264, as it has a tuple and a dict, and the method is an object too.
+    A `functools.partial` of a bound method takes 264, because it has a tuple and a dict, and the method is an object
+    too.
     """
 
     __slots__ = ("_first", "_function", "_second", "_third")

@@ -26,7 +26,8 @@ _EARLY, _EXPIRED, _NAMES = 9, 10, (62, 64)
 def certificate_fault(problem: ssl.SSLCertVerificationError) -> Fault:
     """Return why a server's certificate was rejected.
 
-    An expired authority is reported like an expired server certificate, as OpenSSL does not say which of them it is.
+    An expired authority is reported like an expired server certificate, because OpenSSL does not say which of them
+    expired.
     """
     code = getattr(problem, "verify_code", 0)  # an error of our own has none
     if code == _EXPIRED:
@@ -50,7 +51,8 @@ def certificate_fault(problem: ssl.SSLCertVerificationError) -> Fault:
 
 
 def load_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    """Have a context show this certificate; both are PEM texts. ssl.SSLError if they do not belong together."""
+    """Have a context present this certificate; both are PEM texts. Raises ssl.SSLError if they do not belong
+    together."""
     # The ssl module reads keys from files only; this file is in memory and has no name.
     descriptor = os.memfd_create("client", os.MFD_CLOEXEC)
     with open(descriptor, "wb", buffering=0) as file:

@@ -12,7 +12,7 @@ ACCEPTED = "a duration such as 250ms, 30s, 1m30s or a number of seconds"
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds in a duration such as `1m30.5s`; raises ValueError that says what would be accepted."""
+    """Return the seconds in a duration such as `1m30.5s`; raises ValueError that names what would be accepted."""
     text = text.strip()
     try:
         return float(text)

@@ -1,4 +1,4 @@
-"""Imports large modules without garbage collection, as modules live as long as the process."""
+"""Imports large modules without garbage collection, because modules live as long as the process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Generator
 
 @contextlib.contextmanager
 def importing() -> Generator[None]:
-    """Pause garbage collection during imports, which saves a tenth of the time, and exempt the modules later on."""
+    """Pause garbage collection during imports, which saves a tenth of the time, and exempt the modules from it
+    afterwards."""
     gc.disable()
     try:
         yield

@@ -1,8 +1,8 @@
-"""Whether a secret that is sent to an address can be read on the way. One rule for every client of ours.
+"""Whether a secret that is sent to an address can be read on the way. One rule for all our clients.
 
-Who could as well have TLS is refused: a login with http to a host that is not loopback. Where plain http is how a
-target is deployed (MAAS has no TLS by default, and a DevStack none at all), a run says so, and so does a unit's status.
-What begins with TLS never goes on without it.
+A login over http to a host that is not loopback is refused where TLS would be just as possible. Where targets are
+deployed with plain http (MAAS has no TLS by default, and a DevStack none at all), the run and the unit's status warn
+about it. What begins with TLS never continues without it.
 """
 
 from __future__ import annotations
@@ -34,5 +34,5 @@ def is_loopback(host: str) -> bool:
 
 
 def caution(secret: str, to: str) -> str:
-    """Return the caution about a secret that goes somewhere without TLS."""
+    """Return the warning about a secret that is sent somewhere without TLS."""
     return f"{secret} goes to {to} without TLS and can be read on the way: private networks only"

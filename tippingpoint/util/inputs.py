@@ -1,6 +1,7 @@
 """Opens an input that a user names: a file, a named pipe, `<(command)`, /dev/stdin, or a socket behind it.
 
-A pipe gives its bytes once. So an input is opened once, and whoever has to look at its beginning looks ahead.
+A pipe yields its bytes only once. So an input is opened once, and a reader that has to examine its beginning peeks
+ahead.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def open_descriptor(path: Path, flags: int = 0) -> int:
 
 
 def shown_name(path: Path) -> str:
-    """Return an input's name as text, even if its bytes are no valid text; what a shell numbers has a name too."""
+    """Return an input's name as text, even if its bytes are no valid text; inputs that a shell numbers have a name
+    too."""
     if str(path) in _STANDARD_INPUT:
         return "standard input"
     if _descriptor(path) is not None:
@@ -53,9 +55,9 @@ def shown_name(path: Path) -> str:
 
 
 def kept_in_memory(path: Path) -> Path:
-    """Return a path that can be read again and again, by child processes too, for a pipe; any other path as it is.
+    """Return a path that can be read again and again, by child processes too, for a pipe; any other path unchanged.
 
-    What the pipe gives is kept in memory that no other user can read, for as long as this process lives: at most
+    The contents of the pipe are kept in memory that no other user can read, for as long as this process lives: at most
     LARGEST_KEPT bytes and one more, so that whoever refuses a larger file refuses this one. Raises OSError.
     """
     if not path.is_fifo():
@@ -73,7 +75,7 @@ class Input:
     """An input that is read once, from its beginning to its end. Its `file` is open until `close`."""
 
     def __init__(self, place: str, path: Path) -> None:
-        """Open it; raises UserError, which begins with `place`, for what is no file and no pipe."""
+        """Open it; raises UserError, which begins with `place`, for anything but a file or a pipe."""
         self.place = place
         self.path = path
         self.name = shown_name(path)
@@ -91,7 +93,7 @@ class Input:
         self.file: BinaryIO = io.BufferedReader(_Rest(self._looked_ahead, raw), _AT_ONCE)
 
     def is_json(self) -> bool:
-        """Return whether it begins like JSON; raises UserError if it cannot be read. Nothing of it is lost."""
+        """Return whether it begins like JSON; raises UserError if it cannot be read. Nothing of it is consumed."""
         try:
             while not self._begin.lstrip(_BLANK) and len(self._begin) < _LONGEST_BLANK:
                 more = self._raw.read(_AT_ONCE)
@@ -114,7 +116,7 @@ class Input:
         return content
 
     def unreadable(self, problem: Exception) -> UserError:
-        """Return what is said of an input that cannot be read, or not to its end."""
+        """Return the error for an input that cannot be read, or not to its end."""
         why = problem.strerror if isinstance(problem, OSError) else str(problem)
         return UserError(self.place, str(self.path), f"a readable file ({why})")
 
@@ -134,7 +136,7 @@ class Input:
 
 
 class _Rest(io.RawIOBase):
-    """What was looked at ahead, and then the rest."""
+    """The bytes that were peeked at, and then the rest."""
 
     def __init__(self, begin: Callable[[], bytes], rest: io.FileIO) -> None:
         self._begin = begin

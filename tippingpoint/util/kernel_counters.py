@@ -1,7 +1,7 @@
-"""Counts who used a machine's processors between two looks: the target, ourselves, and everybody else.
+"""Counts who used a machine's processors between two samples: the target, ourselves, and everybody else.
 
-The kernel counts all of it in /proc (proc(5), "Pressure stall information"). `counters` makes what the engine looks
-at; tests put a machine of their own there, by setting this name.
+The kernel counts all of it in /proc (proc(5), "Pressure stall information"). `counters` makes the object that the
+engine samples; tests substitute a machine of their own by setting this name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-"""The kernel counts CPU time in so many parts of a second."""
+"""The kernel counts CPU time in units of one second divided by this."""
 RESOURCES = ("cpu", "io", "memory")
 """What processes are stalled for."""
 _Owner = Literal["ours", "target", ""]
@@ -21,7 +21,7 @@ _Owner = Literal["ours", "target", ""]
 
 @dataclass(frozen=True)
 class MachineUse:
-    """What passed between two looks, in seconds that are summed over processors or processes."""
+    """What happened between two samples, in seconds that are summed over processors or processes."""
 
     cpus: int
     """The number of the target's processors: those on which any of its processes may run; all of the machine's if no
@@ -35,7 +35,7 @@ class MachineUse:
     steal: float
     """How long the hypervisor withheld these processors."""
     waited: float | None
-    """How long the target's threads were ready to run and had no processor; None if that is not known."""
+    """How long the target's threads were ready to run but had no processor; None if that is unknown."""
     stalled: Mapping[str, float]
     """By resource, how long at least one process of the machine was stalled for it."""
 
@@ -44,7 +44,7 @@ class Counters(Protocol):
     """One machine's counters."""
 
     def look(self, roots: Collection[int]) -> MachineUse | None:
-        """Return what passed since the last look; None at the first one, or if the machine does not report it.
+        """Return what happened since the last sample; None at the first one, or if the machine does not report it.
 
         `roots` are the first processes of the target; all their descendants belong to it, and so do the processes in
         control groups of its own.
@@ -54,7 +54,7 @@ class Counters(Protocol):
 
 @dataclass(frozen=True)
 class Processor:
-    """What one processor has done since the machine's boot, in seconds."""
+    """What one processor has done since the machine booted, in seconds."""
 
     busy: float
     steal: float
@@ -72,8 +72,8 @@ class Process:
 def read_processors(stat: bytes) -> dict[int, Processor]:
     """Return each processor by its number, from /proc/stat; lines that make no sense are left out.
 
-    What is done for interrupts belongs to no program. It is within the programs' own times where the kernel does not
-    tell it apart: there, no time at all was counted for interrupts themselves.
+    Time spent on interrupts belongs to no program. Where the kernel does not count it separately, it is within the
+    programs' own times: there, no time at all was counted for interrupts themselves.
     """
     found: dict[int, tuple[float, float, float, float]] = {}
     for line in stat.splitlines():
@@ -93,7 +93,7 @@ def read_processors(stat: bytes) -> dict[int, Processor]:
 
 
 def read_process(stat: bytes) -> Process | None:
-    """Return a process from /proc/PID/stat; None if it makes no sense, for example as the process has ended."""
+    """Return a process from /proc/PID/stat; None if it makes no sense, for example because the process has ended."""
     fields = stat.rpartition(b") ")[2].split()  # its name is before that, and may contain anything
     try:
         return Process(int(fields[1]), sum(int(field) for field in fields[11:15]) / _TICKS)
@@ -102,7 +102,7 @@ def read_process(stat: bytes) -> Process | None:
 
 
 def read_waited(schedstat: bytes) -> float | None:
-    """Return for how many seconds a thread waited for a processor, from its schedstat; None if it does not say."""
+    """Return how many seconds a thread waited for a processor, from its schedstat; None if that is not there."""
     try:
         return int(schedstat.split()[1]) / 1e9
     except (ValueError, IndexError):
@@ -110,7 +110,7 @@ def read_waited(schedstat: bytes) -> float | None:
 
 
 def read_stalled(pressure: bytes) -> float | None:
-    """Return for how many seconds any process was stalled, from a file of /proc/pressure; None if it does not say."""
+    """Return how many seconds any process was stalled, from a file of /proc/pressure; None if that is not there."""
     for line in pressure.splitlines():
         if line.startswith(b"some "):
             try:
@@ -127,18 +127,18 @@ class KernelCounters:
         self._proc = str(proc)
         self._roots: frozenset[int] = frozenset()
         self._groups: list[bytes] = []
-        """The control groups that are the target's alone."""
+        """The control groups that contain only processes of the target."""
         self._owners: dict[int, _Owner] = {}
-        """Whose each living process is. One that lost its parent stays with whom it was first."""
+        """The owner of each living process. A process that lost its parent stays with its first owner."""
         self._processes: dict[int, Process] = {}
-        """The target's and ours, as they were at the last look."""
+        """The target's and our processes, as they were at the last sample."""
         self._waited: dict[tuple[int, str], float] = {}
         """The target's threads, by process and thread."""
         self._processors: dict[int, Processor] = {}
         self._stalled: dict[str, float] = {}
 
     def look(self, roots: Collection[int]) -> MachineUse | None:
-        """Return what passed since the last look; see Counters.look."""
+        """Return what happened since the last sample; see Counters.look."""
         first = not self._processors
         if frozenset(roots) != self._roots:
             self._meet(frozenset(roots))
@@ -166,18 +166,18 @@ class KernelCounters:
         )
 
     def _meet(self, roots: frozenset[int]) -> None:
-        """Begin anew with these first processes of the target."""
+        """Start over with these first processes of the target."""
         self._roots = roots
         self._owners, self._processes, self._waited = {}, {}, {}
         self._groups = []
         for pid in roots:
             process = read_process(self._read(f"{pid}/stat"))
             others = set(self._groups_of(process.parent)) if process is not None else set[bytes]()
-            # What started it, and whatever else that starts, is in a group that is not its own.
+            # Whatever started it, and everything else started by that, is in a group that is not its own.
             self._groups += [group for group in self._groups_of(pid) if others and group not in others]
 
     def _used(self) -> dict[int, float]:
-        """Return for how many seconds each of the target's processes and of ours ran since the last look."""
+        """Return how many seconds each of the target's processes and of ours ran since the last sample."""
         pids = [int(name) for name in _entries(self._proc) if name.isdecimal()]
         known, self._owners = self._owners, {}
         for pid in pids:
@@ -193,7 +193,7 @@ class KernelCounters:
             pid: now.cpu - (before[pid].cpu if pid in before else 0.0) for pid, now in self._processes.items()
         }
         for pid in before.keys() - self._processes.keys():
-            # Whoever waited for its end has all of its time, also what was told before.
+            # The process that waited for its end inherits all of its time, including what was reported before.
             heir = before[pid].parent
             while heir in before and heir not in used:
                 heir = before[heir].parent
@@ -202,7 +202,7 @@ class KernelCounters:
         return used
 
     def _owner(self, pid: int) -> _Owner:
-        """Return whose a process is; that of its parent, unless it is known."""
+        """Return the owner of a process; that of its parent, unless it is known."""
         path: list[int] = []
         owner: _Owner = ""
         while pid > 0 and pid not in path:
@@ -231,7 +231,7 @@ class KernelCounters:
         return self._read(f"{pid}/cgroup").splitlines()
 
     def _newly_waited(self) -> float:
-        """Return for how many seconds the target's threads waited for a processor since the last look."""
+        """Return how many seconds the target's threads waited for a processor since the last sample."""
         before, self._waited = self._waited, {}
         for pid in self._processes:
             if self._owners[pid] != "target":
@@ -254,7 +254,7 @@ class KernelCounters:
         return frozenset[int]().union(*map(_affinity, self._roots))
 
     def _read(self, name: str) -> bytes:
-        """Return what the kernel says in one of its files; nothing if there is none, or if it is not ours to read."""
+        """Return the content of one of the kernel's files; nothing if there is none, or if we may not read it."""
         try:
             descriptor = os.open(f"{self._proc}/{name}", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -278,7 +278,7 @@ def _entries(directory: str) -> list[str]:
 
 
 def _is_within(group: bytes, of: bytes) -> bool:
-    """Return whether a control group, as a line of /proc/PID/cgroup, is another one or one below it."""
+    """Return whether a control group, as a line of /proc/PID/cgroup, is the group `of` or below it."""
     return group == of or group.startswith(of.rstrip(b"/") + b"/")
 
 

@@ -1,4 +1,4 @@
-"""Makes self-signed key pairs for clients and servers. It is light to import, as charm hooks use it."""
+"""Makes self-signed key pairs for clients and servers. It is quick to import, because charm hooks use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks a lab something on its control socket: one line of JSON there, one line back."""
+"""Sends a lab requests on its control socket: one line of JSON there, one line back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tippingpoint.errors import UserError
 from tippingpoint.util.network_errors import in_words
 
 ANSWER_TIMEOUT_S = 180.0
-"""Seconds. A lab answers when the action is done; the slowest is a start, which waits until the member serves."""
+"""Seconds. A lab answers when the action is done; the slowest action is a start, which waits until the member
+serves."""
 
 
 async def ask_lab(socket: Path, request: Mapping[str, Any]) -> dict[str, Any]:

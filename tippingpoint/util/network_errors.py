@@ -16,7 +16,7 @@ CLOSED = "connection closed by the server"
 def in_words(problem: BaseException) -> str:
     """Return a network failure as one line, in the operating system's words where it has some.
 
-    The address that asyncio adds is left out, as callers put it before the line.
+    The address that asyncio adds is left out, because callers put it before the line.
     """
     note_exhausted(problem)
     if isinstance(problem, ssl.SSLCertVerificationError):

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from math import floor, isfinite, isnan, log10
 
 _LEAST = 1e-6
-"""What is nearer to zero is only said to be."""
+"""Smaller values are only described as such."""
 _MOST = 1e15
-"""Beyond this nobody reads digits."""
+"""Nobody reads digits beyond this."""
 _LEAST_PERCENT = 0.001
 _LEAST_TIMES = 0.001
 _PREFIXES = ("", "k", "M", "G", "T", "P")
@@ -30,12 +30,12 @@ def show_number(value: float, digits: int = 3) -> str:
 
 
 def show_value(value: object) -> str:
-    """Return what an event says of itself: numbers that are measured as show_number does, all else as it is."""
+    """Return a value from an event as text: measured numbers as show_number does, anything else unchanged."""
     return show_number(value) if isinstance(value, float) else str(value)
 
 
 def show_rounded(value: float, digits: int) -> str:
-    """Return an estimate with this many significant digits, also before the point: 4,200."""
+    """Return an estimate with this many significant digits, even before the decimal point: 4,200."""
     return show_number(float(f"{value:.{digits}g}"), digits)
 
 
@@ -115,12 +115,12 @@ def _prefixed(value: float, unit: str) -> str:
 
 
 def known(show: Callable[[float], str], value: float | None, unknown: str = "–") -> str:
-    """Return what `show` makes of a value; a dash, or another word, for one that was not measured."""
+    """Return the value in the form that `show` gives it; a dash, or another word, for one that was not measured."""
     return unknown if value is None else show(value)
 
 
 def _beyond(value: float, least: float) -> str | None:
-    """Return the words for a value whose digits nobody reads; None for any other."""
+    """Return the words for a value so small or large that nobody reads its digits; None for any other."""
     if isnan(value):
         return "unknown"
     if not isfinite(value):

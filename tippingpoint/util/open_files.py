@@ -13,9 +13,9 @@ OTHER_FILES = 128
 
 
 def note_exhausted(problem: BaseException) -> None:
-    """Note it if an error says that this process, or its machine, is out of files.
+    """Note if an error means that this process, or its machine, is out of files.
 
-    Nothing that a target did is the reason, and no call to it can be judged afterwards.
+    The target is not the reason then, and no call to it can be judged afterwards.
     """
     number = problem.errno if isinstance(problem, OSError) else None
     if number in (errno.EMFILE, errno.ENFILE) and not _exhausted:
@@ -27,7 +27,7 @@ def note_exhausted(problem: BaseException) -> None:
 
 
 def exhausted() -> str:
-    """Return why this process cannot open files any more, and what would help; empty if it could so far."""
+    """Return why this process cannot open files any more, and what would help; empty if it has been able to so far."""
     return _exhausted[0] if _exhausted else ""
 
 

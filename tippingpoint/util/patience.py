@@ -1,4 +1,4 @@
-"""How long a server may take to answer, without the time for which this process itself stood still."""
+"""How long a server may take to answer, excluding the time for which this process itself stood still."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from contextlib import asynccontextmanager
 LOCAL_STALL_TOLERANCE = 1.0
 """Seconds of our own lateness after which a missing answer may be our fault: it may lie unread in the socket."""
 MOST_AGAIN = 3
-"""How often a server is given more time. One that keeps us busy would have it without end."""
+"""How often a server is given more time. One that keeps us busy would otherwise get more without end."""
 
 
 @asynccontextmanager
 async def answers_within(seconds: float) -> AsyncGenerator[None]:
-    """Like asyncio.timeout, for what waits for a server: raises TimeoutError after `seconds`.
+    """Like asyncio.timeout, for code that waits for a server: raises TimeoutError after `seconds`.
 
-    If that is noticed more than OURS too late, the event loop stood still, and the server is given `seconds` more, at
-    most MOST_AGAIN times.
+    If the timeout is noticed more than OURS too late, the event loop stood still, and the server is given `seconds`
+    more, at most MOST_AGAIN times.
     """
     loop = asyncio.get_running_loop()
 

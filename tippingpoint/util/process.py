@@ -1,4 +1,4 @@
-"""What every process of ours begins with: modes that are ours, no cores, and enough files and memory."""
+"""What every process of ours begins with: private modes, no core dumps, and enough files and memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MEMORY = {"ulimit -v": resource.RLIMIT_AS, "ulimit -d": resource.RLIMIT_DATA}
 def protect() -> None:
     """Let nobody else write what this process and its children make, and nobody find its secrets in a core.
 
-    A stricter umask of the user's stays.
+    If the user's umask is stricter, it stays.
     """
     os.umask(os.umask(0o077) | 0o022)
     leave_no_core()
@@ -31,8 +31,8 @@ def leave_no_core() -> None:
 
 
 def check_limits() -> None:
-    """Raise the limit of open files if that is too low; raises UserError for limits under which nothing of ours
-    works."""
+    """Raise the limit of open files if it is too low; raises UserError for limits under which none of our programs
+    work."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < LEAST_FILES:
         highest = hard if hard == resource.RLIM_INFINITY else max(hard, LEAST_FILES)
@@ -48,7 +48,7 @@ def check_limits() -> None:
 
 
 def lack_of(problem: BaseException) -> UserError | None:
-    """Return the refusal for an error that means that a limit of this process is too low; None for another error."""
+    """Return the refusal for an error that means that a limit of this process is too low; None for any other error."""
     number = problem.errno if isinstance(problem, OSError) else None
     said = str(problem)
     if isinstance(problem, MemoryError) or number == errno.ENOMEM or "failed to map segment" in said:

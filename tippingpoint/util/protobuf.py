@@ -38,11 +38,12 @@ def text(number: int, value: bytes) -> bytes:
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield number and value of every field: an int (64 bits, signed) or bytes. Malformed if it is no message."""
+    """Yield number and value of every field: an int (64 bits, signed) or bytes. Raises Malformed if it is no
+    message."""
     position, end = 0, len(message)
     while position < end:
         key = message[position]
-        if key < 0x80:  # nearly all are of one byte, and so are most values and lengths
+        if key < 0x80:  # nearly all keys take one byte, and so do most values and lengths
             position += 1
         else:
             key, position = _read_varint(message, position)
@@ -72,7 +73,8 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def integers(value: int | bytes) -> Iterator[int]:
-    """Yield the integers of a repeated field, which may be packed (64 bits, signed). Malformed if it is cut short."""
+    """Yield the integers of a repeated field, which may be packed (64 bits, signed). Raises Malformed if it is cut
+    short."""
     if isinstance(value, int):
         yield value
         return

@@ -23,7 +23,7 @@ class Quantity(NamedTuple):
 def parse_quantity(text: str) -> Quantity:
     """Return the value of a text such as `10ms`, `300MB`, `1GiB` or `0.9`; 1 MB is 10^6 bytes, 1 MiB is 2^20.
 
-    Raises ValueError that says what would be accepted.
+    Raises ValueError that names what would be accepted.
     """
     found = _read(text.strip())
     if found is None or not 0 < found.value < math.inf:

@@ -1,4 +1,4 @@
-"""Chooses among several addresses of one server: those that are silent cost no time (RFC 8305, happy eyeballs)."""
+"""Chooses among several addresses of one server, so that silent ones cost no time (RFC 8305, happy eyeballs)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ STAGGER = 0.25
 async def first_to_accept(addresses: Sequence[tuple[str, int]], within: float) -> int | None:
     """Return the position of the first address, host and port, that accepts a TCP connection; None if none does.
 
-    An address is tried when the one before it has failed, or has been silent for STAGGER. None is waited for longer
-    than `within` seconds. The connections are closed again.
+    An address is tried when the one before it has failed, or has been silent for STAGGER. None is given more than
+    `within` seconds. The connections are closed again.
     """
     trying: dict[asyncio.Task[None], int] = {}
     left = list(range(len(addresses)))

@@ -24,8 +24,8 @@ async def retry(
 ) -> T:
     """Return the result of a call, which is retried for `within` seconds while its exceptions are transient.
 
-    `passes` says which exceptions are. Raises TimeoutError if a call is still unanswered at the end, else the last
-    exception.
+    `passes` decides which exceptions are transient. Raises TimeoutError if a call is still unanswered at the end, else
+    the last exception.
     """
     loop = asyncio.get_running_loop()
     until = loop.time() + within

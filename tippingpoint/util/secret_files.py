@@ -39,12 +39,12 @@ def read_yaml(
     """Return the mapping in a YAML file, or in a JSON file by its name; raises UserError as read_text does, and for a
     file that is no mapping.
 
-    `private` may depend on the mapping. With `empty` a file without anything in it is an empty mapping.
+    `private` may depend on the mapping. With `empty`, an empty file is an empty mapping.
     """
     text, others = _read(place, path, accepted, private=private is True)
     try:
         content: object = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError):  # whose messages would quote the file
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError):  # their messages would quote the file
         raise UserError(place, str(path), f"{accepted}, as YAML") from None
     if content is None and empty:
         content = {}
@@ -71,7 +71,7 @@ def _read(place: str, path: Path, accepted: str, *, private: bool) -> tuple[str,
         # Without O_NONBLOCK, opening a pipe without a writer would block. A pipe made by a shell has a writer.
         with open(open_descriptor(path, os.O_NONBLOCK), "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
-            # A socket is nobody else's to read, and has no such mode.
+            # Nobody else can read a socket, and its mode means nothing.
             others = not stat.S_ISSOCK(mode) and bool(stat.S_IMODE(mode) & 0o077)
             if private and others:
                 raise UserError(place, str(path), _PRIVATE)
@@ -89,7 +89,7 @@ def _read(place: str, path: Path, accepted: str, *, private: bool) -> tuple[str,
 
 
 def _shown(place: str, path: Path) -> str:
-    """Return a path for a message; a token or password that was given in place of its file is not shown."""
+    """Return a path for a message; a token or password that was given instead of its file is not shown."""
     with suppress(OSError, ValueError):
         if not is_secret(place) or os.path.lexists(path) or (path.is_absolute() and path.parent.is_dir()):
             return str(path)

@@ -1,4 +1,4 @@
-"""Which names say that their value is a secret, so that no message shows it."""
+"""Recognizes names of secret values, so that no message shows the values."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def is_secret(name: str) -> bool:
 
 
 def without_secrets(text: str) -> str:
-    """Return what a user wrote, up to the first value of a secret in it: `target.password=(not shown)`."""
+    """Return what a user wrote, up to the first secret value in it: `target.password=(not shown)`."""
     return _VALUE.sub(rf"\1{NOT_SHOWN}", text)

@@ -2,7 +2,7 @@
 
 PyYAML follows YAML 1.1, in which `0100` is 64, `1:30` is 90, `1_000` is 1000, and `no` is false. Here these are texts,
 as most of them are in YAML 1.2, and a field for a number refuses them. A key that is given twice is refused, and so are
-merge keys: a few lines of them can expand to more than fits into memory. Nor is half of a character taken.
+merge keys: a few lines of them can expand to more than fits into memory. Half a character is refused too.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _MERGE = "tag:yaml.org,2002:merge"
 
 
 class NotOurs(ConstructorError):
-    """Raised for what is YAML, and is refused here: a key that is given twice, a merge key, half of a character."""
+    """Raised for what is YAML but is refused here: a key that is given twice, a merge key, half of a character."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(None, None, problem)
 
 
 class StrictLoader(yaml.SafeLoader):
-    """PyYAML's safe loader, but for the numbers and truth values above, repeated keys, merge keys and halves of
+    """PyYAML's safe loader, except for the numbers and truth values above, repeated keys, merge keys and halves of
     characters."""
 
     def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
@@ -47,7 +47,7 @@ class StrictLoader(yaml.SafeLoader):
             line = key.start_mark.line + 1
             found = cast(Any, self).construct_object(key, deep=True)
             if not isinstance(found, Hashable):
-                continue  # which is refused by PyYAML itself
+                continue  # PyYAML itself refuses that
             if found in lines:
                 where = f"in line {lines[found]} and in line {line}"
                 raise NotOurs(f"{key.value} is given twice, {where}")
@@ -66,11 +66,11 @@ _OURS: dict[str, tuple[str, re.Pattern[str]]] = {
         ),
     ),
 }
-"""By the marks that a value may begin with: its tag, and the form that it has."""
+"""By the characters that a value may begin with: its tag, and its form."""
 
 
 def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    """Return PyYAML's forms with ours instead of its numbers and truth values; the first that fits counts."""
+    """Return PyYAML's forms with ours instead of its numbers and truth values; the first that matches counts."""
     theirs: dict[str, list[tuple[str, re.Pattern[str]]]] = yaml.SafeLoader.yaml_implicit_resolvers
     found = {
         first: [(tag, form) for tag, form in forms if tag not in (_INT, _FLOAT, _BOOL)]

@@ -1,7 +1,7 @@
-"""Templates of pages, which are compiled once and kept, as Python keeps its modules.
+"""Templates of pages, which are compiled once and cached, as Python caches its modules.
 
-To compile a large template takes ten times as long as to render it, and each command is a process of its own. What a
-filter of ours makes of a constant would be kept too, and outlive a change of the filter: no template has that.
+Compiling a large template takes ten times as long as rendering it, and each command is a process of its own. The result
+of one of our filters for a constant would be cached too, and outlive a change of the filter: no template contains that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jinja2.bccache import Bucket
 
 
 def template_environment(package: str) -> Environment:
-    """Return what renders the templates of a package. They escape HTML, and refuse a name that is not there."""
+    """Return the environment that renders the templates of a package. It escapes HTML, and refuses undefined names."""
     return Environment(
         loader=PackageLoader(package),
         autoescape=True,
@@ -33,9 +33,9 @@ def template_environment(package: str) -> Environment:
 
 
 class _BesideTemplates(BytecodeCache):
-    """Keeps compiled templates in `__pycache__` beside them, where Python would keep a module.
+    """Caches compiled templates in `__pycache__` beside them, where Python would cache a module.
 
-    Without the right to write there, or when Python keeps no bytecode, templates are compiled each time.
+    Without the right to write there, or when Python caches no bytecode, templates are compiled each time.
     """
 
     def get_cache_key(self, name: str, filename: str | None = None) -> str:
@@ -43,7 +43,7 @@ class _BesideTemplates(BytecodeCache):
         return str(Path(cache_from_source(filename)).with_suffix(".jinja"))
 
     def get_source_checksum(self, source: str) -> str:
-        # Another release of Jinja may compile the same template to something else.
+        # Another release of Jinja may compile the same template differently.
         return hashlib.sha256(f"{version('jinja2')}\0{source}".encode()).hexdigest()
 
     def load_bytecode(self, bucket: Bucket) -> None:

@@ -11,7 +11,7 @@ from tippingpoint.util.numbers import show_number
 
 
 def show_size(size: float) -> str:
-    """Return a load, or an amount of it: 4,000; of an estimate below 100, three significant digits."""
+    """Return a load, or an amount of it: 4,000; for an estimate below 100, three significant digits."""
     return show_number(size)
 
 
@@ -21,12 +21,12 @@ def show_count(count: int, thing: str) -> str:
 
 
 def singular(unit: str) -> str:
-    """Return the unit of one: lease of leases, container/s of containers/s, container at a time."""
+    """Return the unit for one: lease for leases, container/s for containers/s, container at a time."""
     return re.sub(r"^(\w+?)s(?=/|\s|$)", r"\1", unit)
 
 
 def is_counted(unit: str) -> bool:
-    """Return whether a load's unit is of things, such as leases, of which there is no half: claims/s are not."""
+    """Return whether a load's unit counts things, such as leases, of which there are no halves: claims/s does not."""
     return "/" not in unit
 
 
@@ -75,7 +75,8 @@ def choose(count: float, one: str, several: str) -> str:
 
 
 def show_calls(operation: str, count: float = 2) -> str:
-    """Return what so many calls of an operation are: claim, claims, or add-unit calls for a name without a plural."""
+    """Return the word for this many calls of an operation: claim, claims, or add-unit calls for a name without a
+    plural."""
     if operation in ("connect", "claim", "extend"):
         return operation if count == 1 else f"{operation}s"
     return f"{operation} call" if count == 1 else f"{operation} calls"
@@ -100,12 +101,13 @@ def listed(text: str) -> list[str]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint at the known name that is most similar to a wrong one; empty if none is."""
+    """Return a hint with the known name that is most similar to a wrong one; empty if none is similar."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" (did you mean {close[0]}?)" if close else ""
 
 
 def nearest_three(name: str, known: Iterable[str]) -> str:
-    """Return up to three known names that are similar to a wrong one, as a list: a, b or c; empty if none is."""
+    """Return up to three known names that are similar to a wrong one, as a list: a, b or c; empty if none is
+    similar."""
     *first, last = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5) or [""]
     return f"{', '.join(first)} or {last}" if first else last

@@ -28,9 +28,9 @@ class Call(Generic[Subject]):
     sent: float
     future: Future[Any]
     ended: Callable[[Call[Subject], float], None]
-    """Called with the call and the moment of its answer; it counts the call."""
+    """Called with the call and the moment of its answer; counts the call."""
     timed: bool
-    """Whether it is recorded; of other calls, only failures are reported."""
+    """Whether it is recorded; for other calls, only failures are reported."""
     queued: bool
     """Whether it waits for its turn: `sent` is then when we requested it, and no answer is due yet."""
     delay: float
@@ -40,7 +40,7 @@ class Call(Generic[Subject]):
     """Its number among its worker's calls."""
 
     def __call__(self, future: Future[Any]) -> None:
-        """Count the call, as its future has ended."""
+        """Count the call when its future has ended."""
         self.calls.answered(self.number, future)
 
 
@@ -113,9 +113,9 @@ class Calls(Generic[Subject]):
         return Turn(self, self._number + 1)
 
     def silence(self, since: float, now: float, due: float, operations: Collection[str]) -> float:
-        """Return for how many seconds none of these operations was answered before `now`, while one was due.
+        """Return how many seconds before `now` none of these operations was answered while one was due.
 
-        `since` is the last answer's moment, and `due` when the operation was due that is answered now. Standstills of
+        `since` is the last answer's moment, and `due` when the operation that is answered now was due. Standstills of
         the worker are left out.
         """
         others = (call.intended for call in self._calls.values() if call.operation in operations)
@@ -136,9 +136,9 @@ class Calls(Generic[Subject]):
     ) -> None:
         """Time an operation that is sent now, was due at `intended`, and could not be sent before `ready`.
 
-        A delay up to `ready` is the target's, and is only in the response time, except for `own` seconds: so much
-        earlier it could have been sent without the generator's own delay in what it waited for. A delay after `ready`
-        is the generator's.
+        A delay up to `ready` is the target's, and is only in the response time, except for `own` seconds: the operation
+        could have been sent that much earlier without the generator's own delay in what it waited for. A delay after
+        `ready` is the generator's.
         """
         sent = timing.monotonic()
         ready = max(intended, ready)
@@ -162,7 +162,7 @@ class Calls(Generic[Subject]):
             self._calls[number] = call
 
     def own_delay(self, call: Call[Subject], moment: float) -> float:
-        """Return for how many seconds of a call that ended at a moment the generator itself was the reason."""
+        """Return how many seconds of a call that ended at a moment were caused by the generator itself."""
         return call.delay + self._pulse.stopped(call.sent, moment)
 
     def end(self, call: Call[Subject], outcome: str, moment: float, message: str = "") -> None:
@@ -183,7 +183,7 @@ class Calls(Generic[Subject]):
         message: str = "",
         own: float | None = None,
     ) -> None:
-        """Count something that is no call but took time: from `intended`, or `sent`, until `moment`.
+        """Count something that is not a call but took time: from `intended`, or `sent`, until `moment`.
 
         `own` is the generator's part of that time; by default, the time for which the worker stood still.
         """
@@ -260,7 +260,7 @@ class Calls(Generic[Subject]):
             call.future.cancel()
 
     def abandon(self) -> None:
-        """Cancel all calls in flight, and count none of them."""
+        """Cancel all calls in flight, without counting any of them."""
         calls = list(self._calls.values())
         self._calls.clear()
         for call in calls:
@@ -270,7 +270,7 @@ class Calls(Generic[Subject]):
         self.end(call, "timeout", now, "no answer when the load ended")
 
     def answered(self, number: int, future: Future[Any]) -> None:
-        """Have a call counted whose future has ended, unless it was counted already, or abandoned."""
+        """Count a call whose future has ended, unless it was already counted or abandoned."""
         if not future.cancelled():
             future.exception()  # mark it as retrieved, or asyncio would complain on standard error
         call = self._calls.pop(number, None)

@@ -13,7 +13,7 @@ from tippingpoint.plan.fields import StageKind
 from tippingpoint.plan.read import AnyStage, Plan
 
 OnProgress = Callable[[str, int, int], None]
-"""Called with what is being made, how much of it exists, and how much there will be."""
+"""Called with what is being made, how many of it exist, and how many there will be."""
 
 
 def untold(what: str, done: int, goal: int) -> None:
@@ -62,13 +62,13 @@ class PrepareOrder(BaseModel):
 
 
 DRAIN_TIMEOUT = 5.0
-"""Seconds that operations in flight are waited for when a load ends. When a load is cut, operations that were due
-longer ago have had that time."""
+"""Seconds to wait for operations in flight when a load ends. When a load is cut, operations that were due longer ago
+have had that time."""
 
 
 @dataclass(frozen=True)
 class TargetFacts:
-    """The target as it describes itself, for the report: the software's version and its members' names."""
+    """The target's description of itself, for the report: the software's version and its members' names."""
 
     kind: str
     version: str
@@ -88,7 +88,7 @@ class Gauge:
     in_flight: int
     """Operations sent but not answered."""
     up: bool
-    """Whether the stage's load is up in full."""
+    """Whether the stage's full load is up."""
     oldest: float = 0.0
     """Seconds since the oldest operation in flight was due; 0 without any."""
 
@@ -123,11 +123,11 @@ class Load(Protocol):
         ...
 
     async def prepare(self, order: PrepareOrder, progress: OnProgress) -> None:
-        """Make what stages up to that size need before they are measured; raises OperationFailed when that fails."""
+        """Make, before they are measured, what stages up to that size need; raises OperationFailed when that fails."""
         ...
 
     def revise(self, plan: Plan) -> None:
-        """Follow this plan from the next stage on: another part of the same plan, as the number of machines
+        """Follow this plan from the next stage on: another part of the same plan, because the number of machines
         changed."""
         ...
 
@@ -151,8 +151,8 @@ class Load(Protocol):
         ...
 
     def cut(self) -> None:
-        """Wait for nothing: operations in flight are not counted, as we end them, unless they were due OWED seconds
-        ago."""
+        """Wait for nothing: operations in flight are not counted, because we end them, unless they were due OWED
+        seconds ago."""
         ...
 
     async def give_back(self, within: float) -> int:
@@ -166,23 +166,23 @@ class Load(Protocol):
 
 @runtime_checkable
 class Settling(Protocol):
-    """An addition for a load that goes on while it is judged."""
+    """An extension for a load that goes on while it is judged."""
 
     async def settle(self, within: float, *, count: bool = False) -> dict[str, list[float]]:
         """Wait for the operations that are in flight now, while the load goes on.
 
-        Returns, by operation, how many seconds ago those were due that had no answer `within` seconds. With `count`,
-        these count as timed out at their age instead. Their answers count too, if they come later.
+        Returns, by operation, how many seconds ago the operations were due that had no answer within `within` seconds.
+        With `count`, these count as timed out at their age instead. Their answers count too, if they arrive later.
         """
         ...
 
 
 @runtime_checkable
 class Upkeep(Protocol):
-    """An addition for a load that keeps up the things it has made."""
+    """An extension for a load that maintains the things it has made."""
 
     def repair(self) -> None:
-        """Check at once which things exist, and try again what was given up or would be retried later."""
+        """Check at once which things exist, and retry what was given up or would be retried later."""
         ...
 
     async def evict(self, member: str) -> None:

@@ -36,8 +36,8 @@ def read_token(place: str, path: Path) -> str:
 def read_secret(place: str, path: Path, accepted: str) -> str:
     """Return the content of a file that only its owner can read; raises UserError if others can.
 
-    systemd protects the credentials that it provides. They belong to root, and an access list, which looks like a
-    right of the group, lets the service's user read them (systemd's exec-credential.c).
+    systemd protects the credentials that it provides. They belong to root, and the service's user reads them by an
+    access list, which looks like a right of the group (systemd's exec-credential.c).
     """
     handed_over = path.parent == Path(os.environ.get("CREDENTIALS_DIRECTORY", "/dev/null"))
     return read_text(place, path, accepted, private=not handed_over)

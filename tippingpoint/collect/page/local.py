@@ -1,7 +1,7 @@
 """The page of the runs in a directory of this machine: the run in progress live, reports, comparisons and trends.
 
-It is served on loopback without TLS. A reader is let in by the address that `tippingpoint serve` prints, which has a
-token, because others on this machine can reach loopback, too.
+It is served on loopback without TLS. A reader is let in by the address that `tippingpoint serve` prints, which contains
+a token, because others on this machine can reach loopback, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tippingpoint.rundir.results import GrowingRun, load_run
 from tippingpoint.util import timing
 
 FOLLOWED = 60
-"""The most runs of a trend, the newest."""
+"""The most runs in a trend, the newest."""
 _TOKEN = "token"
 """The name of the token in the address that lets a reader in."""
 
@@ -42,7 +42,7 @@ class LocalPages(Site):
     no_run = "There is no run here yet. Start one: tippingpoint run PLAN"
 
     def __init__(self, directory: Path, access: PageAccess, answers: Path) -> None:
-        """`answers` is a directory of our own for reports that are made."""
+        """`answers` is a directory of our own for the reports that are made."""
         super().__init__(access)
         self._directory = directory
         # Pages on several ports share the cookies of their host.
@@ -53,7 +53,7 @@ class LocalPages(Site):
         self._growing: dict[str, GrowingRun] = {}
         self._one_at_a_time = asyncio.Lock()
         self.seen = timing.monotonic()
-        """When somebody asked last."""
+        """When the last request came."""
 
     def _admit(self, request: web.Request) -> web.Response | None:
         self.seen = timing.monotonic()
@@ -128,7 +128,7 @@ class LocalPages(Site):
     # -- one run -----------------------------------------------------------------------------------
 
     async def _run(self, request: web.Request) -> web.StreamResponse:
-        """Show a run's report. Of a run in progress it follows what is written."""
+        """Show a run's report. If the run is in progress, the report follows what is written."""
         self.seen = timing.monotonic()
         directory = self._find(request.match_info["run"])
         async with self._one_at_a_time:
@@ -178,7 +178,7 @@ class LocalPages(Site):
         return await self._answer("trend", *places, "--format", form, "--by", by)
 
     async def _answer(self, *asked: str) -> Path:
-        """Return the file with what a command of ours prints; raises UserError with its line if it refuses."""
+        """Return the file with the output of one of our commands; raises UserError with its line if it refuses."""
         async with self._one_at_a_time:
             file, name = tempfile.mkstemp(dir=self._answers)
             try:
@@ -200,6 +200,6 @@ class LocalPages(Site):
 
 
 def _forget_oldest(directory: Path, kept: int = 20) -> None:
-    """Keep only the newest answers: each is asked for once."""
+    """Keep only the newest answers: each is requested only once."""
     for path in sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime)[:-kept]:
         path.unlink(missing_ok=True)

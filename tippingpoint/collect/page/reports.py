@@ -1,4 +1,4 @@
-"""Reports for the page: each is made once, in the confined process, and kept as long as it is read."""
+"""Reports for the page: each is made once, in the confined process, and kept as long as people read it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECONDS = 120.0
 KEPT = 50
 """How many files are kept, the newest; an HTML report has at most 5 MB."""
 _AT_A_TIME = 2
-"""How many reports are made at a time, as the machine has other work."""
+"""How many reports are made at a time, because the machine has other work."""
 _WAITING = 20
 """How many reports may be in progress or in the queue before more are refused."""
 

@@ -67,7 +67,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True)
 class RunView:
-    """One run, as it is now."""
+    """One run, in its present state."""
 
     id: str
     plan: str
@@ -79,14 +79,14 @@ class RunView:
     outcome: str
     sentence: str
     live: bool
-    """Whether more may be reported of it."""
+    """Whether its report may still grow."""
     reportable: bool = False
     before: str = ""
-    """The id of the run of the same plan before it, if that can be compared; empty without one."""
+    """The id of the previous run of the same plan, if the two can be compared; empty otherwise."""
 
 
 class Site(ABC):
-    """Pages of runs, for readers with access. What has the runs derives from it."""
+    """Pages of runs, for readers with access. Subclasses provide the runs."""
 
     cookie = "__Host-tippingpoint"
     """The cookie of a login. With this prefix, browsers accept it only from this very host, by TLS."""
@@ -95,12 +95,12 @@ class Site(ABC):
     exports = False
     """Whether runs can be exported."""
     no_run = "No run has arrived yet. Start one on a generator: juju run load-claimer/leader start plan=NAME"
-    """What the list says without a run."""
+    """What the list shows when there is no run."""
 
     def __init__(self, access: PageAccess) -> None:
         self._access = access
         self.asked: WeakSet[asyncio.BaseTransport] = WeakSet()
-        """The connections over which a whole request has come."""
+        """The connections over which a whole request has arrived."""
 
     def application(self) -> web.Application:
         """Return the application with all pages."""
@@ -127,7 +127,7 @@ class Site(ABC):
 
     @abstractmethod
     def _views(self) -> list[RunView]:
-        """Return all runs as they are now, the newest first. It may read files."""
+        """Return all runs in their present state, the newest first. It may read files."""
 
     @abstractmethod
     async def _compared(
@@ -214,8 +214,8 @@ class Site(ABC):
     async def _compare(self, request: web.Request) -> web.StreamResponse:
         """Compare `against` with each `run`: ids, or seed:NAME; `format` and `tolerance` are as in the action.
 
-        Given `with`, `against` and `run` are repeats of one release, `with` those of another, and `control` further
-        ones of the first.
+        Given `with`, `against` and `run` are repeats of one release, `with` are repeats of another, and `control`
+        further ones of the first.
         """
         asked = request.query
         against: list[str] = asked.getall("against", [])
@@ -254,7 +254,7 @@ class Site(ABC):
 
 
 def with_runs_before(newest_first: Sequence[RunView]) -> list[RunView]:
-    """Return runs with the one of the same plan and target that each is compared with by one click."""
+    """Return runs, each with the previous one of the same plan and target, to which one click compares it."""
     last: dict[tuple[str, str], str] = {}
     found: list[RunView] = []
     for run in reversed(newest_first):
@@ -275,7 +275,7 @@ def _tolerance(text: str) -> float:
 
 
 def _local(path: str) -> str:
-    """Return the local path to go to after a login, whatever the form says."""
+    """Return the local path to go to after a login, whatever the form contains."""
     try:
         url = URL(path)
     except ValueError:
@@ -297,7 +297,7 @@ def file_answer(path: Path, form: str, name: str) -> web.StreamResponse:
 
 
 def live_answer(text: str) -> web.Response:
-    """Return a report that may ask for itself again. It is made here, by our template, and not by the engine."""
+    """Return a report that may request itself again. Our template makes it here, and not the engine."""
     return web.Response(
         text=text,
         content_type="text/html",

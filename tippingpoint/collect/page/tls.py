@@ -26,8 +26,7 @@ class Pair:
 
 
 def find_or_make(directory: Path, names: Sequence[str]) -> Pair:
-    """Return the pair of our own in a directory; it is made unless it exists, for a server of these names and
-    addresses.
+    """Return our own pair in a directory; if there is none, one is made for a server of these names and addresses.
 
     Both files have mode 0600.
     """
@@ -36,7 +35,7 @@ def find_or_make(directory: Path, names: Sequence[str]) -> Pair:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         certificate, key = make_pair("Tipping Point", serves=[*names, "localhost", "127.0.0.1"])
         write_private(pair.key, key)
-        write_private(pair.certificate, certificate)  # last, as its existence means that both exist
+        write_private(pair.certificate, certificate)  # last, because its existence means that both exist
     return pair
 
 

@@ -46,7 +46,7 @@ class Pages(Site):
         return [_view(run, now) for run in self._runs.newest_first()]
 
     async def _run(self, request: web.Request) -> web.StreamResponse:
-        """Show a run's report. Of a run that goes on, or whose results are still arriving, it follows what comes."""
+        """Show a run's report. If the run goes on, or its results are still arriving, the report follows what comes."""
         now = timing.wall()
         run = await asyncio.to_thread(self._find, request.match_info["run"])
         if await asyncio.to_thread(lambda: run.complete):

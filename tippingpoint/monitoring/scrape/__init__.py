@@ -1,1 +1,1 @@
-"""What Prometheus is to scrape, and from whom it learns of it."""
+"""What Prometheus should scrape, and where it finds that out."""

@@ -1,4 +1,4 @@
-"""Makes Prometheus' configuration of the jobs and rules found in relations and settings.
+"""Builds Prometheus' configuration from the jobs and rules found in relations and settings.
 
 Nothing here runs or connects. Prometheus shows prometheus.yml to everybody, so secrets are in separate files that it
 names.
@@ -53,7 +53,7 @@ class Job:
     """One scrape job as in Prometheus, with secrets and certificates as texts."""
 
     owner: str
-    """The relation or setting that it is from, for messages."""
+    """The relation or setting that it comes from, for messages."""
     name: str
     groups: Sequence[Group]
     scheme: str = "http"
@@ -67,7 +67,7 @@ class Job:
     relabel_metrics: Sequence[Mapping[str, Any]] = ()
     server_name: str = ""
     ca: str = ""
-    """PEM, as the next two; empty for the machine's own authorities."""
+    """PEM, like the next two; empty for the machine's own authorities."""
     certificate: str = field(default="", repr=False)
     key: str = field(default="", repr=False)
     username: str = ""
@@ -81,7 +81,7 @@ class ScrapeAccess:
     """The authorities and the login for https targets. All may be empty."""
 
     ca: str = ""
-    """PEM, as the next two; empty for the machine's own authorities."""
+    """PEM, like the next two; empty for the machine's own authorities."""
     certificate: str = field(default="", repr=False)
     key: str = field(default="", repr=False)
     username: str = ""
@@ -327,6 +327,6 @@ def _job_name(name: str, number: int) -> str:
 
 
 def _slug(name: str, more: str) -> str:
-    """Return a safe file name for a foreign name; it is always the same for the same name."""
+    """Return a safe file name for somebody else's name; equal names get equal file names."""
     mark = hashlib.sha256(f"{name}\0{more}".encode(errors="replace")).hexdigest()[:12]
     return f"{re.sub(r'[^a-z0-9]+', '-', name.lower())[:60].strip('-')}-{mark}"

@@ -50,7 +50,7 @@ _Content = TypeVar("_Content")
 
 
 class _Given(BaseModel):
-    """Data of others. Numbers are accepted as texts, and unknown fields are ignored."""
+    """Data from others. Numbers are accepted as texts, and unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True, hide_input_in_errors=True)
 
@@ -158,7 +158,7 @@ def jobs_of_relation(
     """Read the other side's bags: that of its application, and those of its units by name.
 
     `owner` is the relation's name in problems. Labels are as in COS: juju_model, juju_model_uuid, juju_application,
-    juju_charm and, for a unit's target, juju_unit. The target's `instance` is then made of all of them.
+    juju_charm and, for a unit's target, juju_unit. The target's `instance` is then made from all of them.
     """
     found = Found()
     topology = _topology(owner, application, found)
@@ -203,7 +203,7 @@ def _topology(owner: str, bag: Mapping[str, str], found: Found) -> dict[str, str
 
 
 def _unit(owner: str, name: str, bag: Mapping[str, str], found: Found) -> _Unit | None:
-    """Read a unit from its bag; None if its address is not there yet."""
+    """Read a unit from its bag; None if its address has not arrived yet."""
     if not _UNIT.fullmatch(name):
         found.problems.append(told(owner, "units", name, "the name of a unit"))
         return None
@@ -304,7 +304,7 @@ def _with_tls(place: _Place, job: Job, tls: _Tls) -> Job | None:
 def _groups(
     place: _Place, given: _Job, topology: Mapping[str, str], units: Sequence[_Unit]
 ) -> dict[str, list[Group]]:
-    """Return the job's targets by the path prefix of their unit; empty for targets of no unit."""
+    """Return the job's targets by the path prefix of their unit; empty for targets that belong to no unit."""
     by_host = {host: unit for unit in units for host in unit.known_by}
     groups: dict[str, list[Group]] = {}
     count = 0
@@ -339,7 +339,7 @@ def _groups(
             own = {**topology, "juju_unit": name}
             if (
                 len(addresses) == 1
-            ):  # otherwise its targets would share one instance, and their series would be one
+            ):  # otherwise its targets would share one instance, and their series would be merged
                 of_juju = ("juju_model", "juju_model_uuid", "juju_application", "juju_unit")
                 own["instance"] = "_".join(own[label] for label in of_juju if label in own)
             groups.setdefault(paths[name], []).append(Group(addresses, {**own, **labels}))
@@ -430,7 +430,7 @@ def _parsed(
 
 
 def _validated(owner: str, place: str, model: type[_Read], content: object, found: Found) -> _Read | None:
-    """Validate data of others; None if they are wrong. Problems do not show the value, which may be a secret."""
+    """Validate data from others; None if they are wrong. Problems do not show the value, which may be a secret."""
     try:
         return model.model_validate(content)
     except (ValidationError, RecursionError) as problem:

@@ -28,7 +28,7 @@ LEAST_ROOM = 200 << 20
 """The free bytes below which the disk counts as full. A new block and the WAL (over two hours of samples) need this for
 100 targets (1000 series each, 15 s, 2 bytes per sample in a block and 8 in the WAL)."""
 READY_WITHIN = 120.0
-"""The most seconds until it answers queries. It reads the WAL first, about 20 s for 100 targets."""
+"""The most seconds until it answers queries. It reads the WAL first, which takes about 20 s for 100 targets."""
 _RELOADED_WITHIN = 10.0
 _STOPPED_WITHIN = 60.0
 _ANSWER_WITHIN = 5.0
@@ -217,7 +217,7 @@ class Server:
             self.kill()
 
     def kill(self) -> None:
-        """Kill it (SIGKILL). After `start` it has the samples written until then."""
+        """Kill it (SIGKILL). After `start` it still has the samples written until then."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(_STOPPED_WITHIN)

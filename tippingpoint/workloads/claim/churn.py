@@ -1,7 +1,7 @@
-"""Churn: at a rate, leases are claimed, held for a moment, and released.
+"""Churn: leases are claimed at a rate, held for a moment, and released.
 
-It is an open loop: a claim is made when it is due, however late the target answers. One unit claims each lease. Its
-number is used again once it was released, so that the target has no more leases than there are at a time.
+It is an open loop: a claim is made when it is due, however late the target answers. One unit claims each lease. The
+number of a lease is reused once it has been released, so the target never has more leases than exist at a time.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from tippingpoint.plan.claim import MAX_LEASES
 from tippingpoint.workloads.schedule import Schedule
 
 HELD_FOR = 0.1
-"""Seconds for which such a lease is held: its release is due as long after the answer to its claim."""
+"""Seconds for which such a lease is held: its release is due this long after the answer to its claim."""
 
 
 class Turns:
     """When one worker's claims are due, and which lease each of them is for.
 
-    `claim(lease, due)` is called for each, and `again(lease)` has to be once the lease was released.
+    `claim(lease, due)` is called for each; `again(lease)` must be called once the lease has been released.
     """
 
     def __init__(self, schedule: Schedule, claim: Callable[[int, float], None]) -> None:
@@ -32,28 +32,28 @@ class Turns:
         self._step = 1
 
     def begin(self, claims: float | None, share: tuple[int, int], moment: float) -> None:
-        """Have this many claims per second of all workers from a moment on, or none any more."""
+        """Make this many claims per second of all workers from a moment on; for none, make no more."""
         self._round += 1
         index, workers = share
         if workers != self._step or not self._next:
             self._free.clear()
-            # From the top, so that they are none of the leases that are held.
+            # From the top, so that none of the held leases is used.
             self._next, self._step = MAX_LEASES - 1 - index, workers
         if claims is not None:
             due = partial(self._due, self._round, workers / claims)
             self._schedule.at(moment + index / claims, due)
 
     def stop(self) -> None:
-        """Have no more claims."""
+        """Make no more claims."""
         self._round += 1
 
     def forget(self) -> None:
-        """Use other leases from now on: nothing is known of the present ones."""
+        """Use other leases from now on: nothing is known about the present ones."""
         self.stop()
         self._free.clear()
 
     def again(self, lease: int) -> None:
-        """Use a lease again."""
+        """Reuse a lease."""
         self._free.append(lease)
 
     def _due(self, its_round: int, gap: float, due: float) -> None:

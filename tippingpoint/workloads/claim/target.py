@@ -12,7 +12,7 @@ from tippingpoint.workloads.load import OnProgress, TargetFacts
 
 @dataclass(slots=True)
 class Holding:
-    """A claim that was granted: the lease's number, its holder, and what the target needs to extend it."""
+    """A granted claim: the lease's number, its holder, and what the target needs to extend it."""
 
     lease: int
     holder: int
@@ -22,7 +22,7 @@ class Holding:
 class ClaimTarget(Protocol):
     """A lease service. There is one instance per worker, used from one event loop, with no task per idle unit.
 
-    Leases and holders are numbers; a target may choose their names among those that the ledger says are ours. A call
+    Leases and holders are numbers; a target may choose their names among those that the ledger declares as ours. A call
     returns a future that ends when the target has answered, or with OperationFailed when the target or the connection
     failed. It never raises anything else, and never hangs after `close`. The workload handles timeouts by cancelling
     the future.
@@ -66,12 +66,12 @@ class ClaimTarget(Protocol):
 
 @runtime_checkable
 class Led(Protocol):
-    """An addition for a target that is a cluster of members, one of which leads."""
+    """An extension for a target that is a cluster of members, one of which leads."""
 
     async def leader(self) -> str | None:
         """Return the name of the member that leads now, by a request that costs the target next to nothing.
 
-        Returns an empty name if no member leads or none answers, and None if our user may not know. Never
+        Returns an empty name if no member leads or none answers, and None if our user is not allowed to know. Never
         raises.
         """
         ...
@@ -79,7 +79,7 @@ class Led(Protocol):
 
 @runtime_checkable
 class Visible(Protocol):
-    """An addition for a target whose members answer reads for themselves, perhaps with old values."""
+    """An extension for a target whose members answer reads on their own, perhaps with old values."""
 
     def seen(self, holding: Holding) -> Future[None]:
         """Read a lease from all members until each shows its last acknowledged extension, or a later one.
@@ -95,12 +95,12 @@ Happened = Callable[[str, Mapping[str, Any]], None]
 
 @runtime_checkable
 class Noticing(Protocol):
-    """An addition for a target that notices more than the answers to its calls."""
+    """An extension for a target that notices more than the answers to its calls."""
 
     def notice(self, happened: Happened, members: bool) -> None:
-        """Call `happened` with each event from now on. Only with `members` may these be about the target's members.
+        """Call `happened` with each event from now on. Only with `members` may events be about the target's members.
 
-        One worker of a run reports the members for all. A target that reports who leads is not `Led`, too.
+        One worker of a run reports the members for all. A target that reports who leads is not also `Led`.
         """
         ...
 
@@ -116,14 +116,14 @@ class Link(Protocol):
 
 @runtime_checkable
 class OwnConnections(Protocol):
-    """An addition for a target where every unit has an identity and a connection of its own.
+    """An extension for a target where every unit has an identity and a connection of its own.
 
     A claim is made only while the unit is connected. Such a target may have no way to release a lease: then `release`
     does nothing, and the lease is free again when its claim time is over.
     """
 
     async def prepare(self, leases: Sequence[int], units: int, progress: OnProgress) -> None:
-        """Make those units of these leases that do not exist yet; raises OperationFailed when that fails."""
+        """Make the units of these leases that do not exist yet; raises OperationFailed when that fails."""
         ...
 
     def connect(
@@ -132,9 +132,9 @@ class OwnConnections(Protocol):
         """Connect one unit as itself; the future ends with its Link.
 
         It ends with Limited when a rate limit refuses it, and with OperationFailed when it fails. `begun()` is called
-        once, when its turn has come and the first byte is sent. That may be after this returns, as only a few connect
-        at a time. `lost(reason)` is called once when the connection ends without our doing. That may be before the
-        future's end was handled: its Link is closed then.
+        once, when its turn has come and the first byte is sent. That may be after this returns, because only a few
+        connect at a time. `lost(reason)` is called once when the connection ends without our doing. That may be before
+        the future's end was handled: then its Link is closed.
         """
         ...
 

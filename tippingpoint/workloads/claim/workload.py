@@ -5,9 +5,8 @@ for the release and claims again. A lease that could not be extended in time is 
 connections of their own, each connects first, and reconnects when it has lost its connection.
 
 The load is an open loop: extensions are due at fixed moments after a claim. Response time counts from these, even if
-the unit's previous operation is late. A failed extension is retried sooner, and the schedule begins anew from there.
-Beside these leases others may be claimed at a rate, and released a moment later (churn.py).
-This module knows no target.
+the unit's previous operation is late. A failed extension is retried sooner, and the schedule begins anew from there. In
+addition, other leases may be claimed at a rate, and released a moment later (churn.py). This module knows no target.
 """
 
 from __future__ import annotations
@@ -50,19 +49,19 @@ from tippingpoint.workloads.load import (
 from tippingpoint.workloads.schedule import Schedule, spread
 
 RECONNECT_WITHIN = 5.0
-"""The most seconds, chosen at random, until a unit that lost its connection reconnects: units do not all come at
-once."""
+"""The most seconds, chosen at random, until a unit that lost its connection reconnects, so that units do not all return
+at once."""
 RELEASE_WITHIN = 20.0
 """Seconds in which leases are released before a stage that begins from nothing."""
 LEADER_EVERY = 2.0
 """Seconds between a worker's polls for the leader; by default, etcd elects one within one to two seconds."""
 SILENT = 1.0
-"""Seconds without an answer, while some were due, from which on a silence of the target is an event."""
+"""Seconds without an answer, while some were due, after which the target's silence is an event."""
 _SERVED = ("claim", "extend")
 LOOK_EVERY = 0.1
-"""The least seconds between two extensions of a worker that are read back: a sample, which costs the target little."""
+"""The fewest seconds between two extensions of a worker that are read back: a sample, which costs the target little."""
 LOOKS_AT_ONCE = 8
-"""The most extensions that a worker reads back at once. A target that is slow would get ever more reads."""
+"""The most extensions that a worker reads back at once. A slow target would otherwise get ever more reads."""
 _RELEASES_AT_ONCE = 256
 _STILL_WAITING = 1.0
 """Seconds between two progress messages about a wait."""
@@ -105,9 +104,9 @@ class Unit:
         self.own = 0.0
         """How many seconds earlier that operation would have ended without the generator's own delay."""
         self.due = 0.0
-        """When the next extension is due; a moment that was scheduled before counts no more."""
+        """When the next extension is due; a moment that was scheduled earlier no longer counts."""
         self.overdue: float | None = None
-        """When an extension was due that waits for the unit to reconnect."""
+        """When an extension that waits for the unit to reconnect was due."""
         self.failures = 0
         self.claiming = False
         """Whether a claim is in flight or due: there is never a second one."""
@@ -146,7 +145,7 @@ class ClaimLoad:
         self._connected = 0
         self._stopped = False
         self._asked = float("-inf")
-        """When a claim or an extension was sent last, on the monotonic clock: any lease that it got is over a claim
+        """When a claim or an extension was last sent, on the monotonic clock: any lease that it obtained ends one claim
         time later."""
         self.errors = self._calls.errors
         """Failures by (operation, outcome, message) since the worker last took them."""
@@ -184,7 +183,7 @@ class ClaimLoad:
             await self._connections.prepare(leases, self._workload.units, progress)
 
     def revise(self, plan: Plan) -> None:
-        """Do nothing: each stage says how much load it has."""
+        """Do nothing: each stage states how much load it has."""
 
     @staticmethod
     def _asked_of(stage: AnyStage) -> Stage:
@@ -227,7 +226,7 @@ class ClaimLoad:
         await self._target.close()
 
     def set_leases(self, wanted: set[int], over: float) -> None:
-        """Have exactly these leases: claim new ones spread over `over` seconds, and release those not wanted."""
+        """Have exactly these leases: claim new ones spread over `over` seconds, and release unwanted ones."""
         self._stopped = False
         for lease in [lease for lease in self._leases if lease not in wanted]:
             self._give_up(self._leases.pop(lease))
@@ -237,7 +236,7 @@ class ClaimLoad:
             contenders = [Unit(lease, holder, self._generation) for holder in range(self._workload.units)]
             self._leases[lease] = contenders
             units += contenders
-        # Shuffled, as the seed does it, so that no unit is always the first to ask.
+        # Shuffled with a fixed seed, so that no unit always comes first.
         random.Random(len(units)).shuffle(units)
         # The units live as long as the stage: freeze them, so that garbage collection never stops the loop.
         gc.collect()
@@ -249,8 +248,8 @@ class ClaimLoad:
             self._schedule.at(moment, partial(begin, unit))
 
     def _renew_every(self, seconds: float) -> None:
-        """Extend each lease that often from now on. Those that are due later are due sooner, or later, in proportion,
-        so that they stay spread as they were."""
+        """Extend each lease that often from now on. Extensions that are already scheduled become due sooner or later in
+        proportion, so that they stay spread as they were."""
         before, self._renew_time = self._renew_time, seconds
         if seconds == before:
             return
@@ -285,7 +284,7 @@ class ClaimLoad:
         self._target.release(holding).add_done_callback(ended)
 
     async def _clear(self, progress: OnProgress) -> None:
-        """Release all leases; a target that cannot release makes this wait until the last of them has expired."""
+        """Release all leases; if a target cannot release, wait until the last of them has expired."""
         leases = len(self._leases)
         await self.give_back(RELEASE_WITHIN)
         if self._connections is None:
@@ -293,7 +292,7 @@ class ClaimLoad:
         await self._drop_connections()
         over = self._asked + self._workload.claim_time
         while (left := over - timing.monotonic()) > 0:
-            # This is reported again and again, as a claim time may be longer than a silent worker is waited for.
+            # This is reported repeatedly, because a claim time may be longer than a silent worker is waited for.
             progress("leases run out", 0, leases)
             await asyncio.sleep(min(left, _STILL_WAITING))
         if leases:
@@ -322,7 +321,7 @@ class ClaimLoad:
         left = 0
         for first in range(0, len(holdings), _RELEASES_AT_ONCE):
             some = [self._target.release(holding) for holding in holdings[first : first + _RELEASES_AT_ONCE]]
-            for future in some:  # nobody looks at them any more if this is cancelled
+            for future in some:  # nobody handles them if this is cancelled
                 future.add_done_callback(_look_at)
             remaining = deadline - timing.monotonic()
             done, pending = await asyncio.wait(some, timeout=max(0.0, remaining))
@@ -366,7 +365,7 @@ class ClaimLoad:
         self._count_overdue()
 
     async def settle(self, within: float, *, count: bool = False) -> dict[str, list[float]]:
-        """Wait for the operations that are in flight now, while leases go on being renewed; see Settling."""
+        """Wait for the operations that are in flight now, while leases continue to be renewed; see Settling."""
         unanswered = await self._calls.settle(within, count=count)
         if count:
             self._count_overdue(older_than=within, goes_on=True)
@@ -388,7 +387,7 @@ class ClaimLoad:
             self._calls.end(call, "timeout", now, f"{said} when the load ended")
 
     def _count_overdue(self, older_than: float = 0.0, *, goes_on: bool = False) -> None:
-        """Count extensions that waited for a connection as timed out at their age; they wait on if the load
+        """Count extensions that waited for a connection as timed out at their age; they continue to wait if the load
         `goes_on`."""
         when = "was judged" if goes_on else "ended"
         now = timing.monotonic()
@@ -443,7 +442,7 @@ class ClaimLoad:
             self._leave_alone(unit, now)
 
     def _leave_alone(self, unit: Unit, now: float) -> None:
-        """Use a lease again when its claim is over for certain: it may be held although no answer confirmed it."""
+        """Reuse a lease when its claim is certainly over: it may be held although no answer confirmed it."""
         self._schedule.at(now + self._workload.claim_time, partial(self._use_again, unit))
 
     def _use_again(self, unit: Unit, _moment: float) -> None:
@@ -451,7 +450,7 @@ class ClaimLoad:
             self._churn.again(unit.lease)
 
     def _release_brief(self) -> None:
-        """Release leases that were held for a moment when the load before was stopped; it is not measured."""
+        """Release leases that were held for a moment when the previous load was stopped; this is not measured."""
         for unit in self._brief:
             if unit.holding is not None:
                 self._release(unit.holding)
@@ -500,7 +499,7 @@ class ClaimLoad:
             self._schedule.at(again, partial(self._connect, unit))
 
     def _connection_lost(self, unit: Unit, generation: int, reason: str) -> None:
-        """Reconnect after a while; a lease that is held stays so until its claim time is over."""
+        """Reconnect after a while; a held lease stays held until its claim time is over."""
         if generation != self._generation or unit.generation != generation:
             return
         self.errors.note("connection", "lost", reason)
@@ -607,7 +606,7 @@ class ClaimLoad:
         if holding is None:
             self._calls.end(call, "denied", now)
             if self._cut_off(unit):
-                return  # it could not be told of a release
+                return  # it could not be notified of a release
             self._set_waiting(unit, True)
             self._target.watch_release(
                 unit.number, unit.holder, Bound(ClaimLoad._released, self, unit, self._generation)
@@ -718,7 +717,7 @@ class ClaimLoad:
 
 
 def _look_at(future: Future[None]) -> None:
-    """Take note of what a release ended with, or asyncio would complain on standard error."""
+    """Retrieve the result of a release, or asyncio would complain on standard error."""
     if not future.cancelled():
         future.exception()
 

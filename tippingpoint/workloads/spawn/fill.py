@@ -14,8 +14,8 @@ from tippingpoint.workloads.spawn.members import Members
 from tippingpoint.workloads.spawn.target import Changes, Item, Seen
 
 SETTLES = 60.0
-"""Seconds after which something counts as not running if lists cannot tell. After the loss of its leader, LXD 5.0.2
-showed up to 12 instances as Error for 20 s although their members were online all the time."""
+"""Seconds after which a thing counts as not running if lists cannot show whether it runs. After the loss of its leader,
+LXD 5.0.2 showed up to 12 instances as Error for 20 s although their members were online all the time."""
 
 Step = Literal["create", "start", "reachable", "probe", "off", "on", "release", "delete"]
 CHANGES: tuple[Step, ...] = ("create", "start", "release", "delete")
@@ -77,23 +77,23 @@ class Doing(Enum):
 
 
 class Standing(Enum):
-    """How a thing is counted."""
+    """How a thing counts."""
 
     NONE = auto()
     """It does not exist, and is not wanted."""
     HELD = auto()
-    """It is as it is wanted."""
+    """It is as wanted."""
     WAITING = auto()
-    """It is still to be made as it is wanted."""
+    """It still has to be made as wanted."""
     SURPLUS = auto()
-    """It exists, and is to be removed."""
+    """It exists, and has to be removed."""
     OUT = auto()
-    """It is not as wanted, and stays so: its retries are used up, its member is gone, or it is not repaired."""
+    """It is not as wanted, and remains so: its retries are used up, its member is gone, or it is not repaired."""
 
 
 @dataclass(slots=True, eq=False)
 class Thing:
-    """One thing, as far as it is known."""
+    """One thing, with everything known about it."""
 
     item: Item
     level: Level = Level.ABSENT
@@ -103,10 +103,10 @@ class Thing:
     unclear: bool = False
     """Whether it is unknown if it runs."""
     unclear_since: float = float("inf")
-    """Since when lists could not tell that."""
+    """The moment since which lists could not show whether it runs."""
     doing: Doing = Doing.NOTHING
     touched: float = float("-inf")
-    """When an operation on it ended last: an older list says nothing about it."""
+    """When an operation on it last ended: an older list says nothing about it."""
     again: float = 0.0
     """When it is retried, while it is resting."""
     doubted: Step | None = None
@@ -114,12 +114,12 @@ class Thing:
     awaited: float | None = None
     """Since when it waits for an address."""
     launched: tuple[float, float] | None = None
-    """When its creation was due and when it was sent, until it is as wanted."""
+    """When its creation was due and when it was sent, until the thing is as wanted."""
     has_turn: bool = False
     failed: bool = False
     """Whether what exists of it will never run: it is removed, and made anew."""
     lost: bool = False
-    """Whether it existed and was gone, or its member is."""
+    """Whether it existed and disappeared, or its member did."""
     begun: tuple[float, float] | None = None
     """The same, until it is removed again, in a cycle."""
     over: bool = False
@@ -155,9 +155,9 @@ class Looked:
     """What a list showed."""
 
     todo: list[Thing]
-    """Things that have changed, and those that nothing is done about yet."""
+    """Things that have changed, and those for which nothing is being done yet."""
     denied: list[tuple[Thing, Step]]
-    """Things that the list shows as we knew them, although a step was answered that it is not so."""
+    """Things that the list shows as we knew them, although the answer to a step contradicted that."""
     lost: Counter[str]
     """How many things existed and are gone, by the member that they were on."""
 
@@ -169,14 +169,14 @@ class _Group:
     compared: bool = False
     """Whether all of its things were compared with a list in this stage."""
     unsettled: set[Thing] = field(default_factory=set[Thing])
-    """Things that the next list matters to, even if it shows them as the one before did."""
+    """Things for which the next list matters, even if it shows no change from the previous one."""
 
 
 class Fill:
     """All things of one worker: those that a stage wants, and those that exist.
 
-    `addressed` means that a thing has its address once it has started, and `releases` that one that was probed has to
-    be released before it is removed.
+    `addressed` means that a thing has its address once it has started, and `releases` that a thing that was probed has
+    to be released before it is removed.
     """
 
     def __init__(
@@ -201,22 +201,21 @@ class Fill:
 
     @property
     def held(self) -> int:
-        """How many things are as wanted, or exist and are to be removed."""
+        """How many things are as wanted, or exist and have to be removed."""
         return self._standings[Standing.HELD] + self._standings[Standing.SURPLUS]
 
     @property
     def waiting(self) -> int:
-        """How many things are still to be made as wanted, or to be removed."""
+        """How many things still have to be made as wanted, or removed."""
         return self._standings[Standing.WAITING] + self._standings[Standing.SURPLUS]
 
     @property
     def left(self) -> int:
-        """How many things exist that are not wanted."""
+        """How many unwanted things exist."""
         return sum(thing.level > Level.ABSENT for thing in self.things() if not self._goal.wants(thing.item))
 
     def begin(self, goal: Goal, groups: Sequence[int]) -> None:
-        """Take a stage's goal for the worker's groups; nothing has been tried yet, and nothing is known for
-        certain."""
+        """Take a stage's goal for the worker's groups; nothing has been tried yet, and nothing is certain."""
         self._goal = goal
         for group in groups:
             things = self._groups.setdefault(group, _Group()).things
@@ -263,7 +262,7 @@ class Fill:
         )
 
     def changes(self, group: int) -> bool:
-        """Return whether anything in a group is still to change."""
+        """Return whether anything in a group still has to change."""
         return self._groups[group].waiting > 0
 
     def matters(self, group: int) -> bool:
@@ -271,7 +270,7 @@ class Fill:
         return bool(self._groups[group].things)
 
     def running(self) -> Item | None:
-        """Return a thing that runs, as far as is known; None without one."""
+        """Return a thing that runs, as far as we know; None without one."""
         return next(
             (
                 thing.item
@@ -320,7 +319,7 @@ class Fill:
         thing.failed = thing.level is Level.CREATED
 
     def place(self, thing: Thing, member: str) -> None:
-        """Note that a thing is on a member, or is about to be; empty for none."""
+        """Note that a thing is on a member, or is about to be; an empty name means none."""
         if thing.member == member:
             return
         if thing.member:
@@ -332,7 +331,7 @@ class Fill:
         thing.member = member
 
     def stand(self, thing: Thing) -> None:
-        """Update how a thing is counted; to be called after each change of it."""
+        """Update how a thing counts; must be called after each change of it."""
         group = self._groups[thing.item.group]
         group.unsettled.add(thing)
         standing = self._standing(thing)
@@ -365,7 +364,7 @@ class Fill:
     def _standing_in_cycle(self, thing: Thing) -> Standing:
         if thing.over:
             return Standing.HELD
-        if thing.gave_up:  # its remains are not wanted, and do no harm
+        if thing.gave_up:  # its remains are unwanted, and do no harm
             return Standing.SURPLUS if thing.level and not thing.stays else Standing.OUT
         return Standing.WAITING
 
@@ -374,7 +373,8 @@ class Fill:
     def see(self, group: int, listed: Mapping[Item, Seen], asked: float) -> Looked:
         """Compare a group's list, which was requested at the moment `asked`, with what was known.
 
-        Of Changes only those are compared, and what is unsettled, once all things were compared in this stage.
+        With Changes, once all things have been compared in this stage, only the changed and unsettled things are
+        compared.
         """
         looked = Looked([], [], Counter())
         things, unsettled = self._groups[group].things, self._groups[group].unsettled
@@ -405,7 +405,7 @@ class Fill:
         return looked
 
     def _to_compare(self, group: _Group, listed: Mapping[Item, Seen]) -> list[Thing]:
-        """Return the things to compare with a list, with those that it alone has."""
+        """Return the things to compare with a list, including those that only the list has."""
         things = group.things
         if group.compared and isinstance(listed, Changes):
             new = [item for item in listed.changed if item not in things and item in listed]
@@ -466,7 +466,7 @@ class Fill:
         return count
 
     def reconsider(self, member: str) -> Sequence[Thing]:
-        """Count the things on a member anew, as its status has changed; returns them."""
+        """Count the things on a member anew, because its status has changed; returns them."""
         things = self._on(member)
         for thing in things:
             self.stand(thing)

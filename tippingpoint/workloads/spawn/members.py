@@ -14,8 +14,8 @@ Status = Literal["online", "offline", "lost", "evicted", "joined", "back"]
 class Change(NamedTuple):
     """A change of a member.
 
-    It is online (or again), offline (does not answer), lost (gone for good, as far as polls show), evicted (no longer a
-    member), joined, or back (after it was lost).
+    It is online (or online again), offline (does not answer), lost (gone for good, as far as polls show), evicted (no
+    longer a member), joined, or back (after it was lost).
     """
 
     member: str
@@ -44,10 +44,11 @@ class Members:
         self._members: dict[str, _Member] = {}
         self.leader = ""
         self.known = False
-        """Whether there was a poll. It may have no members if these are known only from the things on them."""
+        """Whether there has been a poll. It may have shown no members if these are known only from the things on
+        them."""
 
     def see(self, members: Iterable[MemberSeen]) -> list[Change]:
-        """Take a poll's answer; returns what has changed since the one before."""
+        """Take a poll's answer; returns what has changed since the previous one."""
         changes: list[Change] = []
         present: set[str] = set()
         for seen in members:
@@ -93,7 +94,7 @@ class Members:
         return member is not None and member.lost
 
     def address(self, name: str) -> str:
-        """Return where a member is reached; empty if that is not known."""
+        """Return where a member is reached; empty if that is unknown."""
         member = self._members.get(name)
         return member.address if member is not None else ""
 

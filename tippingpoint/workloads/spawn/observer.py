@@ -50,4 +50,4 @@ class Observer:
 
 
 def _only_timed(ended: Ended) -> None:
-    """Ignore an answer of which only the time is of interest."""
+    """Ignore an answer whose time alone matters."""

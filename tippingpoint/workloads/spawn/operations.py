@@ -1,4 +1,4 @@
-"""Operations that end by themselves: the outcome of each is found when it is counted."""
+"""Operations that end by themselves: the outcome of each is determined when it is counted."""
 
 from __future__ import annotations
 

@@ -43,13 +43,14 @@ class Pace:
     slots: int = 0
     """Closed loop: how many turns are taken at once; 0 in an open loop."""
     in_batches: bool = False
-    """Closed loop: whether the next batch waits for the end of the whole last one."""
+    """Closed loop: whether a batch waits until the whole previous one has ended."""
 
     @classmethod
     def of(cls, workload: SpawnWorkload, ownership: Ownership, changes: list[int]) -> Pace:
         """Return a worker's part of a stage's pace, in proportion to its part of all changes.
 
-        `changes` has those of each group."""
+        `changes` has the number of changes in each group.
+        """
         of_each = [sum(changes[index :: ownership.of]) for index in range(ownership.of)]
         own = of_each[ownership.index] if ownership.index < ownership.of else 0
         everything = max(1, sum(changes))

@@ -1,4 +1,4 @@
-"""A call that is repeated: never two at once, and for at most half of the time if it takes seconds."""
+"""A repeated call: never two at once, and for at most half of the time if it takes seconds."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tippingpoint.workloads.schedule import Schedule
 from tippingpoint.workloads.spawn.operations import Ended, Operations
 
 LONGEST_PAUSE = 5.0
-"""The most seconds between polls that fail or are slow: they show that the target answers again. LXD 5.0.2 takes 20 s
-for a list while it looks for a member that has died."""
+"""The most seconds between polls that fail or are slow: they show when the target answers again. LXD 5.0.2 takes 20 s
+for a list while it searches for a member that has died."""
 
 
 class Poll:
     """Calls of one kind, recorded as operation `poll`; answers go to `told(asked, ended)`.
 
-    `asked` is the moment when the call was sent: later changes may be missing in the answer. `among` is how many
-    polls share the target. Together they make about one call at a time, as 50 lists of 100 things would be a load of
+    `asked` is the moment when the call was sent: later changes may be missing in the answer. `among` is how many polls
+    share the target. Together they make about one call at a time, because 50 lists of 100 things would be a load of
     their own.
     """
 

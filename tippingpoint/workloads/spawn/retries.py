@@ -22,7 +22,7 @@ class Retries:
     def again(self, thing: Hashable, kind: Trouble) -> float | None:
         """Return the seconds until a failed thing is retried; None if its retries are used up.
 
-        The wait grows with each failure of the thing, and is randomized. Failures that a user has to mend (`trust`,
+        The wait grows with each failure of the thing, and is randomized. Failures that a user has to fix (`trust`,
         `setting`) are never retried.
         """
         spent = self._spent.setdefault(thing, Counter())
@@ -32,11 +32,11 @@ class Retries:
         return backoff(spent.total())
 
     def forget(self, thing: Hashable) -> None:
-        """Forget a thing's failures, as it is as wanted: a later failure is its first."""
+        """Forget a thing's failures, because it is as wanted: a later failure is its first."""
         self._spent.pop(thing, None)
 
     def clear(self) -> None:
-        """Forget all failures, as a stage begins."""
+        """Forget all failures, because a stage begins."""
         self._spent.clear()
 
 

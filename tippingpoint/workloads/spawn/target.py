@@ -42,7 +42,7 @@ Trouble = Literal[
 """
 TROUBLES: tuple[Trouble, ...] = get_args(Trouble)
 PASSING: tuple[Trouble, ...] = ("locked", "quorum", "busy", "unreachable", "timeout")
-"""Causes that pass by themselves: requests that are no part of the load are retried during them."""
+"""Causes that pass by themselves: requests that are not part of the load are retried while they last."""
 
 
 class SpawnFailed(OperationFailed):
@@ -78,24 +78,24 @@ class Seen:
     address: bool = False
     """Whether it has an address of its own; also False if addresses were not requested."""
     unclear: bool = False
-    """Whether the target cannot tell if it runs; `running` and `address` mean nothing then. (On LXD this is status
+    """Whether the target does not know if it runs; `running` and `address` mean nothing then. (On LXD this is status
     Error, which instances on an online member also show while the cluster changes its leader.)"""
     in_use: bool = False
-    """Whether it has to be released before it is removed; only of a target that is Releasing."""
+    """Whether it has to be released before it is removed; only for a target that is Releasing."""
 
 
 class Changes(Mapping[Item, Seen]):
-    """A group's list of a target that knows what has changed: with 168,000 things, comparing all of them at each poll
+    """A group's list from a target that knows what has changed: with 168,000 things, comparing all of them at each poll
     would be most of the load."""
 
     @property
     @abstractmethod
     def changed(self) -> Collection[Item]:
-        """The things that came, went, or look different than in the last list that was taken in."""
+        """The things that appeared, disappeared, or look different since the last list that was taken in."""
 
     @abstractmethod
     def taken(self) -> None:
-        """Note that the changes were taken in; until then further lists have them, too."""
+        """Note that the changes were taken in; until then further lists include them, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,25 +111,25 @@ class MemberSeen:
     stale: bool = False
     """Whether the status may be old: offline is then no sign that the member is gone."""
     address: str = ""
-    """The host where it is reached, by which metrics may name it; empty if the target does not tell."""
+    """The host where it is reached, by which metrics may name it; empty if the target does not report it."""
 
 
 class SpawnTarget(Protocol):
     """One worker's access to the target, used from one event loop; failures raise SpawnFailed.
 
     Calls have no time limit: the workload cancels those that take too long. A cancelled call may still take effect,
-    which the next list shows.
+    which shows in the next list.
     """
 
     waits_with_members: bool
-    """Whether calls hang when the member that executes them is gone, so that it is no use to wait for them."""
+    """Whether calls hang when the member that executes them is gone, so that waiting for them is useless."""
 
     async def open(self) -> TargetFacts:
         """Connect; raises TargetError when the target cannot be reached or does not accept us."""
         ...
 
     async def prepare(self, groups: range, progress: OnProgress) -> None:
-        """Make those of these groups that do not exist."""
+        """Make the groups among these that do not exist."""
         ...
 
     async def create(self, item: Item, member: str | None) -> None:
@@ -145,7 +145,8 @@ class SpawnTarget(Protocol):
         ...
 
     def is_failed(self, item: Item) -> bool:
-        """Return whether what exists of a thing that failed to start will never run: it is removed, and made anew."""
+        """Return whether what exists of a thing that failed to start will never run: then it is removed, and made
+        anew."""
         ...
 
     async def probe(self, item: Item) -> None:
@@ -180,25 +181,25 @@ class SpawnTarget(Protocol):
 
 @runtime_checkable
 class Releasing(Protocol):
-    """An addition for a target whose things are in somebody's use once they were probed."""
+    """An extension for a target whose things are in somebody's use once they were probed."""
 
     async def release(self, item: Item) -> None:
-        """Have a thing be in nobody's use, so that it can be removed; raises Gone if it does not exist."""
+        """End the use of a thing, so that it can be removed; raises Gone if it does not exist."""
         ...
 
 
 @runtime_checkable
 class Switching(Protocol):
-    """An addition for a target whose things have power of their own."""
+    """An extension for a target whose things can be powered on and off."""
 
     async def switch(self, item: Item, *, on: bool) -> None:
-        """Switch a thing off or on, and wait until it is; raises Gone if it does not exist."""
+        """Switch a thing off or on, and wait until that is done; raises Gone if it does not exist."""
         ...
 
 
 @runtime_checkable
 class EventSource(Protocol):
-    """An addition for a target that reports other events."""
+    """An extension for a target that reports other events."""
 
     def take_events(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the events since the last call, with their fields, for the journal."""

@@ -1,17 +1,17 @@
 """The spawn workload: one worker makes the things of its groups, brings them as far as the plan wants, and keeps them
 so.
 
-Lists decide. Every group is listed by one call, repeatedly while anything in it changes. The list is compared with
-what the stage wants (fill.py), and each thing that is not as wanted gets one step: create, start, reachable, probe,
-off, on, release or delete. A step that needs a turn waits for it in pace.py; a failed one is retried as retries.py
-allows. So a first fill, a repair, a resumed run and a removal are all the same.
+Lists decide. Every group is listed by one call, repeatedly while anything in it changes. The list is compared with what
+the stage wants (fill.py), and each thing that is not as wanted gets one step: create, start, reachable, probe, off, on,
+release or delete. A step that needs a turn waits for it in pace.py; a failed one is retried as retries.py allows. So a
+first fill, a repair, a resumed run and a removal all work the same way.
 
-If `create` is answered "it exists already", or `start`, `probe` or `delete` "it does not exist", that is no failure
-of the target. It counts as `denied`: an answer to an earlier call was lost, and the next list decides.
+If the answer to `create` is "it exists already", or to `start`, `probe` or `delete` "it does not exist", that is no
+failure of the target. It counts as `denied`: an answer to an earlier call was lost, and the next list decides.
 
-`launch` is a thing's whole way, from when its first step was due until it is as wanted, retries included. It fails
-for things that are given up or are not done when the load ends. In a cycle, things are removed as soon as they are as
-wanted. `total` goes on until they are, and a thing keeps its turn until then.
+`launch` covers a thing from when its first step was due until it is as wanted, retries included. It fails for things
+that are given up or are not done when the load ends. In a cycle, things are removed as soon as they are as wanted.
+`total` continues until they are removed, and a thing keeps its turn until then.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ from tippingpoint.workloads.spawn.target import (
 )
 
 LOOK_EVERY = 0.1
-"""Seconds between two looks at whether all things are removed."""
+"""Seconds between two checks for whether all things are removed."""
 CLEARED_AT_ONCE = 16
 """How many things are removed at once before a stage that begins from nothing."""
 PLACED_PER_SECOND = 20
-"""Members a second whose number of things is written on average. With 576 hosts, all of them at each poll would be
-370 MB in the ten hours of the published fill."""
+"""Members per second whose number of things is written on average. With 576 hosts, writing all of them at each poll
+would take 370 MB in the ten hours of the published fill."""
 IDLE_EVERY = 5.0
 """Seconds between lists of a group that is as wanted, if the plan observes nothing."""
 
@@ -151,15 +151,15 @@ class SpawnLoad:
         return await self._target.open()
 
     async def prepare(self, order: PrepareOrder, progress: OnProgress) -> None:
-        """Make the groups that this worker will have things in; remove all things first for stages that begin from
-        nothing."""
+        """Make the groups in which this worker will have things; for stages that begin from nothing, remove all things
+        first."""
         owns = Ownership.among(self._plan.shared_by, *order.share)
         if order.fresh and self._before.size:
             await self._clear(order.share, progress)
         await self._target.prepare(owns.groups(self._most_groups), progress)
 
     def revise(self, plan: Plan) -> None:
-        """Follow this plan from the next stage on; groups that it no longer has are emptied then."""
+        """Follow this plan from the next stage on; groups that this worker no longer has are emptied then."""
         assert isinstance(plan, SpawnPlan)
         self._plan = plan
         self._workload = plan.workload
@@ -214,7 +214,7 @@ class SpawnLoad:
     def expire_calls(self) -> None:
         """Count operations, and waits for an address, that are older than the workload's timeout as timed out.
 
-        To be called a few times a second.
+        Must be called a few times a second.
         """
         self._operations.expire()
         if self._stopped:
@@ -266,11 +266,11 @@ class SpawnLoad:
             poll.forget()
 
     def cut(self) -> None:
-        """Wait for nothing; see Load. Things being launched are not counted, as they might have been in time."""
+        """Wait for nothing; see Load. Things being launched are not counted, because they might have been in time."""
         self._operations.cut()
 
     async def give_back(self, within: float) -> int:
-        """Do nothing: what was made stays for `clean`. Returns 0, as nothing expires."""
+        """Do nothing: what was made stays for `clean`. Returns 0, because nothing expires."""
         return 0
 
     async def close(self) -> None:
@@ -279,7 +279,7 @@ class SpawnLoad:
         await self._target.close()
 
     def repair(self) -> None:
-        """List every group at once, and try again what was given up, rests, or is lost and would not be repaired."""
+        """List every group at once, and retry what was given up, rests, or is lost and would not be repaired."""
         if self._stopped or not self._open:
             return
         now = timing.monotonic()
@@ -293,9 +293,9 @@ class SpawnLoad:
             self._go_on(thing, now)
 
     async def evict(self, member: str) -> None:
-        """Remove a dead member from the cluster by force, whatever the plan says about that.
+        """Remove a dead member from the cluster by force, whatever the plan specifies.
 
-        Raises OperationFailed if the member is alive, or if that fails.
+        Raises OperationFailed if the member is alive, or if the removal fails.
         """
         away = self._members.away
         if member not in away:
@@ -320,8 +320,8 @@ class SpawnLoad:
                 self._polls[group].halt()
 
     def _changes(self, asked: SpawnStage) -> list[int]:
-        """Return how many things are made or removed in each group according to the plan; if none are, how many may
-        need a repair."""
+        """Return how many things are made or removed in each group according to the plan; if there are none, how many
+        may need a repair."""
         before = self._before
         wanted = [asked.instances * (group < asked.groups) for group in range(self._most_groups)]
         changes = [
@@ -363,7 +363,7 @@ class SpawnLoad:
         return True
 
     def _take_probe_turn(self, thing: Thing, intended: float) -> bool:
-        """Use a thing's turn to be tried; returns whether it was used."""
+        """Use a thing's turn to be probed or switched; returns whether it was used."""
         if thing.doing is not Doing.WAITING_TO_PROBE or self._stopped:
             return False
         thing.doing = Doing.NOTHING
@@ -388,7 +388,7 @@ class SpawnLoad:
         thing.doing = Doing.UNDER_WAY
         call = _task(self._perform(thing, step, member))
         self._calls[thing] = call, timing.monotonic()
-        # A thing that was never as wanted is cleared away: its removal says nothing about how long removals take.
+        # A thing that was never as wanted is only cleared away: that says nothing about how long removals take.
         timed = step not in ("release", "delete") or not (thing.failed or thing.gave_up)
         self._operations.begin(step, call, intended, intended, partial(self._ended, thing, step), timed=timed)
 
@@ -421,7 +421,8 @@ class SpawnLoad:
     def _abandon(self, member: str, moment: float) -> None:
         """Cancel calls to a member that is gone, which may hang until they time out.
 
-        These are calls for things on it, and for things that were being made before it went, as they may be on it.
+        These are calls for things on it, and for things that were being made before it disappeared, because they may be
+        on it.
         """
         if not self._target.waits_with_members:
             return
@@ -580,7 +581,7 @@ class SpawnLoad:
             self._polls[group].begin(moment, among=len(self._awaiting))
 
     def _look_whether_listed(self, moment: float) -> None:
-        """Begin with the stage's things once every group has been listed; a group whose list failed joins later."""
+        """Start work on the stage's things once every group has been listed; a group whose list failed joins later."""
         if self._open or self._opening:
             return
         self._open = True
@@ -646,8 +647,8 @@ class SpawnLoad:
             self._begin_lists(ended.moment)
 
     def _tell_landed(self, moment: float) -> None:
-        """Write an event that says on which members things of this stage were started so far, if they do not stay
-        there."""
+        """Write an event with the members on which things of this stage have been started so far, if the things do not
+        stay there."""
         if self._told_landed != self._landed.total():
             self._told_landed = self._landed.total()
             self.events.note(moment, "landed", counts=dict(self._landed))

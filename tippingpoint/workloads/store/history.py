@@ -1,8 +1,8 @@
 """What watchers of one prefix must have seen: its writes by revision, and how far each watcher is.
 
 All watchers of a prefix have to see the same changes in the order of their revisions. The history is the union of the
-writes that the target acknowledged and of the events that any watcher got. So a watcher is only asked whether its next
-event is the next one of the history, which costs one comparison, and all else is looked at closely.
+writes that the target acknowledged and of the events that any watcher received. So normally a watcher's next event is
+only compared with the next one of the history, which costs one comparison; anything else is examined closely.
 
 This module reads no clock and knows no target.
 """
@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 GRACE = 2.0
-"""Seconds after which an event that was skipped counts as lost, unless it came late: then it is out of order."""
+"""Seconds after which a skipped event counts as lost; if it arrives before that, it is out of order instead."""
 _KEPT = 2000
-"""The least number of revisions that are remembered, so that an event that comes again is known as such."""
+"""The fewest revisions that are remembered, so that an event that arrives again is recognized as such."""
 
 ViolationKind = Literal[
     "stale-read",
@@ -35,9 +35,9 @@ class Violation(NamedTuple):
     kind: ViolationKind
     key: bytes
     revision: int
-    """The revision that shows it: the one that was read, or of the event."""
+    """The revision that shows it: the one that was read, or that of the event."""
     expected: int
-    """The revision that it contradicts: the acknowledged one, or the last that the watcher had seen."""
+    """The revision that it contradicts: the acknowledged one, or the last one that the watcher had seen."""
     watcher: int = 0
     """The watch's number; 0 if no watcher saw it."""
 
@@ -54,7 +54,7 @@ class Reader:
         self.start = 0
         """The first revision that it watches."""
         self.revision = 0
-        """That of its last event."""
+        """The revision of its last event."""
         self.key = b""
         """The key of its last event."""
         self.keys: set[bytes] | None = None
@@ -62,11 +62,11 @@ class Reader:
         self.missed: dict[int, float] | None = None
         """Revisions that it skipped, and when."""
         self.given_up = 0
-        """The place in the history up to which its overdue events were counted."""
+        """The place in the history up to which its overdue events have been counted."""
 
     @property
     def next_revision(self) -> int:
-        """The revision from which on it has to be watched again."""
+        """The revision from which it has to be watched again."""
         return max(self.start, self.revision + 1)
 
 
@@ -79,17 +79,17 @@ class History:
         self.readers: set[Reader] = set()
         self._revisions: list[int] = []
         self._first = 0
-        """The place in the history of the first of them."""
+        """The place in the history of the first of the remembered revisions."""
         self._keys: dict[int, bytes] = {}
         self._acknowledged: dict[int, float] = {}
         self._early: dict[int, int] = {}
-        """By revision, how many watchers saw it before the answer to its write came."""
+        """By revision, how many watchers saw it before the answer to its write arrived."""
         self._furthest = 0
         self._forgotten = 0
-        """The latest revision that is not remembered any more."""
+        """The latest revision that is no longer remembered."""
 
     def join(self, reader: Reader, start: int) -> None:
-        """Have a watcher see all changes from a revision on."""
+        """Expect a watcher to see all changes from a revision on."""
         reader.start = start
         reader.revision = start - 1
         reader.key = b""
@@ -99,7 +99,7 @@ class History:
         self.readers.add(reader)
 
     def leave(self, reader: Reader) -> None:
-        """Expect nothing of a watcher any more."""
+        """Expect nothing more of a watcher."""
         self.readers.discard(reader)
 
     def written(self, revision: int, key: bytes, moment: float) -> int:
@@ -116,7 +116,7 @@ class History:
         return self._early.pop(revision, 0)
 
     def seen(self, reader: Reader, revision: int, key: bytes, now: float) -> float | None:
-        """Note an event of a watcher; returns the moment at which its write was acknowledged, if it is known."""
+        """Note an event of a watcher; returns the moment at which its write was acknowledged, if that is known."""
         revisions = self._revisions
         place = reader.position - self._first
         if place < len(revisions) and revisions[place] == revision:
@@ -135,9 +135,9 @@ class History:
         return moment
 
     def lost(self, now: float) -> list[float]:
-        """Return when those writes were acknowledged whose events watchers have skipped for good by now.
+        """Return when the writes were acknowledged whose events watchers have by now skipped for good.
 
-        Each is a violation, too. To be called about once a second: this is also when old changes are forgotten.
+        Each is a violation, too. Must be called about once a second, because old changes are forgotten then as well.
         """
         acknowledged: list[float] = []
         for reader in self.readers:
@@ -153,7 +153,8 @@ class History:
         return acknowledged
 
     def overdue(self, reader: Reader, before: float) -> Iterator[float]:
-        """Yield, once for each, when those writes were acknowledged, before a moment, that a watcher has not seen."""
+        """Yield, once for each, when writes that a watcher has not seen were acknowledged, if that was before a
+        moment."""
         place = max(reader.position, reader.given_up)
         while place - self._first < len(self._revisions):
             revision = self._revisions[place - self._first]
@@ -181,10 +182,10 @@ class History:
         keys.add(key)
 
     def _skipped_to(self, reader: Reader, place: int, revision: int, key: bytes, now: float) -> None:
-        """Note that a watcher is at a later event than its next one: what is between these was skipped."""
+        """Note that a watcher is at a later event than its next one: the events between them were skipped."""
         revisions = self._revisions
         there = bisect_left(revisions, revision, place)
-        # Answers to writes before it began may have come since.
+        # Answers to writes from before it began may have arrived since.
         if skipped := [each for each in revisions[place:there] if each >= reader.start]:
             missed = reader.missed = reader.missed if reader.missed is not None else {}
             missed.update(dict.fromkeys(skipped, now))
@@ -209,7 +210,7 @@ class History:
         self._violated("event-reordered", key, revision, reader)
 
     def _insert(self, place: int, revision: int, key: bytes, now: float) -> None:
-        """Add a revision. Watchers that are beyond it already have skipped it, unless it is before what they watch."""
+        """Add a revision. Watchers that are already beyond it have skipped it, unless it precedes what they watch."""
         self._revisions.insert(place, revision)
         self._keys.setdefault(revision, key)
         absolute = self._first + place

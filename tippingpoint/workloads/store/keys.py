@@ -1,4 +1,4 @@
-"""The keys that one worker knows to be there, which of them are hot, and how large their values are."""
+"""The keys that one worker knows to exist, which of them are hot, and how large their values are."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Key:
         self.prefix = prefix
         """The number of its prefix among the worker's."""
         self.revision = 0
-        """The revision of its last change that was acknowledged, or read."""
+        """The revision of its last change that was acknowledged or read."""
         self.gone = False
-        """Whether we deleted it, or asked for that: nobody may rely on it any more."""
+        """Whether we deleted it, or requested that: nobody may rely on it any more."""
         self.place = -1
-        """Its place among the keys that are there."""
+        """Its place among the existing keys."""
 
 
 class Keys:
-    """The keys that are there. Hot ones are the first of them."""
+    """The existing keys. Hot ones are the first of them."""
 
     def __init__(
         self, prefixes: list[bytes], hot_keys: float, hot_share: float, chance: random.Random
@@ -55,7 +55,7 @@ class Keys:
         return key
 
     def add(self, key: Key, revision: int) -> None:
-        """Have a key be there, as it was last changed at a revision."""
+        """Add a key that now exists, and was last changed at a revision."""
         key.revision = revision
         key.gone = False
         if key.place < 0:
@@ -63,7 +63,7 @@ class Keys:
             self._there.append(key)
 
     def remove(self, key: Key) -> None:
-        """Have a key be there no more."""
+        """Remove a key that no longer exists."""
         key.gone = True
         last = self._there[-1]
         self._there[key.place] = last
@@ -72,7 +72,7 @@ class Keys:
         key.place = -1
 
     def any(self) -> Key | None:
-        """Return a key by chance, hot ones more often; None if there is none."""
+        """Return a random key, hot ones more often; None if there is none."""
         there = self._there
         if not there:
             return None
@@ -82,15 +82,15 @@ class Keys:
         return there[int(self._chance.random() * most)]
 
     def last(self) -> Key | None:
-        """Return the key that was added last, more or less; None if there is none."""
+        """Return the key that was added last, or one added about then; None if there is none."""
         return self._there[-1] if self._there else None
 
     def all(self) -> list[Key]:
-        """Return all keys that are there."""
+        """Return all existing keys."""
         return list(self._there)
 
     def forget(self) -> None:
-        """Have no key be there; numbers go on."""
+        """Forget all keys; numbers continue."""
         for key in self._there:
             key.gone = True
             key.place = -1

@@ -15,7 +15,7 @@ class Read(NamedTuple):
     revision: int
     """The store's revision when it was answered."""
     modified: int
-    """The revision of the key's last change; 0 if the key is not there."""
+    """The revision of the key's last change; 0 if the key does not exist."""
 
 
 class Update(NamedTuple):
@@ -26,7 +26,7 @@ class Update(NamedTuple):
     done: bool
     """Whether the key had the expected revision, so that the write was made."""
     modified: int
-    """If not, the revision of the key's last change; 0 if the key is not there."""
+    """If not, the revision of the key's last change; 0 if the key does not exist."""
 
 
 class Page(NamedTuple):
@@ -35,7 +35,7 @@ class Page(NamedTuple):
     revision: int
     """The store's revision when it was answered."""
     more: bool
-    """Whether there are further keys after these."""
+    """Whether further keys follow these."""
     last: bytes
     """The last key of the page; empty without one."""
 
@@ -49,10 +49,10 @@ class Change(NamedTuple):
 
 
 class Watching(Protocol):
-    """Who watches."""
+    """The receiver of a watch's events."""
 
     def began(self, start: int) -> None:
-        """Learn that the watch is there, and will see all changes from this revision on."""
+        """Learn that the watch exists, and will see all changes from this revision on."""
         ...
 
     def happened(self, changes: Sequence[Change]) -> None:
@@ -60,9 +60,9 @@ class Watching(Protocol):
         ...
 
     def ended(self, reason: str, compacted: int) -> None:
-        """Learn that the watch is over and was not ended by us.
+        """Learn that the watch is over although we did not end it.
 
-        `compacted` is the first revision that is still kept, if the target gave up older ones that were asked for; 0
+        `compacted` is the first revision that is still kept, if the target gave up older ones that were requested; 0
         otherwise.
         """
         ...
@@ -89,31 +89,33 @@ class StoreTarget(Protocol):
         ...
 
     def get(self, key: bytes, *, serializable: bool) -> Future[Read]:
-        """Read a key. With `serializable`, the member that is asked answers by itself, perhaps with an old value."""
+        """Read a key. With `serializable`, the member that receives the request answers on its own, perhaps with an old
+        value."""
         ...
 
     def page(
         self, first: bytes, end: bytes, limit: int, revision: int, *, serializable: bool
     ) -> Future[Page]:
-        """Read keys from `first` to before `end`, `limit` of them at most, or all for 0, as they were at a revision,
-        or are now for 0."""
+        """Read keys from `first` up to, but not including, `end`: at most `limit` of them, or all for 0. They are read
+        as of a revision, or as they are now for 0."""
         ...
 
     def update(self, key: bytes, modified: int, value: bytes | None) -> Future[Update]:
-        """If the revision of the key's last change is this one (0: it is not there), put it, or delete it for None;
-        else read it."""
+        """If the revision of the key's last change is this one (0: it does not exist), put it, or delete it for None;
+        otherwise read it."""
         ...
 
     def delete(self, key: bytes) -> Future[int]:
-        """Delete a key; the future ends with the revision of the deletion, or 0 if the key was not there."""
+        """Delete a key; the future ends with the revision of the deletion, or 0 if the key did not exist."""
         ...
 
     def revisions(self, first: bytes, end: bytes, limit: int) -> Future[list[tuple[bytes, int]]]:
-        """List at most `limit` keys from `first` to before `end`, with the revision of the last change of each."""
+        """List at most `limit` keys from `first` up to, but not including, `end`, with the revision of each key's last
+        change."""
         ...
 
     def clear(self, first: bytes, end: bytes) -> Future[None]:
-        """Delete all keys from `first` to before `end`."""
+        """Delete all keys from `first` up to, but not including, `end`."""
         ...
 
     def lease(self, seconds: int, pairs: Sequence[tuple[bytes, bytes]]) -> Future[int]:
@@ -123,18 +125,18 @@ class StoreTarget(Protocol):
     def watch(
         self, number: int, prefix: bytes, start: int, watching: Watching, *, deletions: bool = False
     ) -> Future[None]:
-        """Watch the keys below a prefix from a revision on, or from now on for 0; with `deletions`, these alone.
+        """Watch the keys below a prefix from a revision on, or from now on for 0; with `deletions`, only deletions.
 
         The future ends when the watch has begun. No two watches have the same number at a time.
         """
         ...
 
     def unwatch(self, number: int) -> None:
-        """End a watch; does nothing without one of that number. Nothing is received from it any more."""
+        """End a watch; does nothing without one of that number. Nothing more is received from it."""
         ...
 
     async def drop(self) -> None:
-        """Close every connection, and open new ones. Watches end without a word."""
+        """Close every connection, and open new ones. Watches end without notice."""
         ...
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
 """The watchers of one worker: how many there are, on which prefixes, and what each gets to see.
 
 A watcher comes up, sees all changes below its prefix in order, and comes up again from its next revision when its watch
-ends. If the target gave up revisions that it needs, it begins anew, as it has to list what it missed.
+ends. If the target gave up revisions that it needs, it begins anew, because it has to list what it missed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tippingpoint.workloads.store.history import History, Reader, Violation
 from tippingpoint.workloads.store.target import Change, StoreTarget
 
 _OF_LEASES = 1 << 40
-"""The first number of the watches of leased keys: beyond those of watchers."""
+"""The first number of the watches of leased keys: larger than those of watchers."""
 
 
 class Watcher:
@@ -35,10 +35,10 @@ class Watcher:
         self.reader = Reader(number)
         self.prefix = prefix
         self.attempt = 0
-        """The number of its watch at the target; another one each time that it comes up."""
+        """The number of its watch at the target; a new one each time that it comes up."""
         self.failures = 0
         self.joined = False
-        """Whether it has seen a part of its prefix's history, and goes on where it was."""
+        """Whether it has seen a part of its prefix's history, and continues where it was."""
         self.up = False
         self.wanted = True
 
@@ -101,7 +101,7 @@ class Watchers:
         self.histories: list[History] = []
         """What happened below each prefix."""
         self.up = 0
-        """How many watch now."""
+        """How many are watching now."""
         self.calls = calls
         self._workload = workload
         self._target = target
@@ -117,12 +117,12 @@ class Watchers:
         return len(self._all)
 
     def follow(self, prefixes: Sequence[tuple[bytes, bytes]]) -> None:
-        """Set the prefixes, each with the first key after it. To be called once."""
+        """Set the prefixes, each with the first key after it. Must be called once."""
         self._prefixes = prefixes
         self.histories = [History() for _ in prefixes]
 
     def set(self, count: int, over: float) -> None:
-        """Have so many watchers; new ones come up over some seconds."""
+        """Have this many watchers; new ones come up over some seconds."""
         while len(self._all) > count:
             watcher = self._all.pop()
             watcher.leave()
@@ -136,7 +136,7 @@ class Watchers:
             self.come_up(watcher, moment)
 
     def all_anew(self) -> None:
-        """Have all of them come up at once, as those of a restarted client; their watches are gone already."""
+        """Have all of them come up at once, like those of a restarted client; their watches are gone already."""
         now = timing.monotonic()
         for place, watcher in enumerate(self._all):
             watcher.leave()
@@ -148,7 +148,7 @@ class Watchers:
         self._schedule.at(moment, partial(self._come_up, watcher))
 
     def event(self, moment: float, now: float) -> None:
-        """Count an event whose write was acknowledged at a moment; it may have come before that."""
+        """Count an event whose write was acknowledged at a moment; the event may have arrived before that."""
         self.calls.count("watch-event", "ok", moment, moment, max(now, moment))
 
     def written(self, prefix: int, revision: int, key: bytes, now: float) -> None:
@@ -157,7 +157,7 @@ class Watchers:
             self.event(now, now)
 
     def look(self, now: float) -> Iterator[Violation]:
-        """Count events that did not come, and return what no watcher may see; to be called about once a second."""
+        """Count events that did not arrive, and return what no watcher may see; must be called about once a second."""
         for history in self.histories:
             for moment in history.lost(now):
                 self.calls.count("watch-event", "lost", moment, moment, now, "a later event came without it")
@@ -188,7 +188,7 @@ class Watchers:
         await self._target.watch(attempt, first, start, watcher)
 
     async def _list(self, first: bytes, end: bytes) -> int:
-        """List a prefix in pages, all as they were at one revision; returns it."""
+        """List a prefix in pages, all as of one revision; returns it."""
         revision = 0
         while True:
             page = await self._target.page(first, end, self._workload.limit, revision, serializable=False)
@@ -219,7 +219,7 @@ class LeaseWatch:
     """Watches leased keys, so that their end is seen, and comes up again when its watch ends; see Watching."""
 
     def __init__(self, target: StoreTarget, prefix: bytes, gone: Callable[[bytes, float], None]) -> None:
-        """`gone` is called with each key that was deleted, and the moment."""
+        """`gone` is called with each deleted key, and the moment."""
         self._target = target
         self._prefix = prefix
         self._gone = gone
@@ -253,7 +253,7 @@ class LeaseWatch:
         self._again()
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._closed = True
         self._target.unwatch(self._number)
 

@@ -1,8 +1,9 @@
 """The store workload: operations on keys at a rate, watchers that follow the keys, and leases that run out.
 
 The load is an open loop: an operation is sent when it is due, however late the target answers. Each worker has prefixes
-of its own, which it alone writes, lists and watches. So it knows what each read and each watcher has to see, and checks
-that: a violation is an event of the run, with the key and the revisions that show it. This module knows no target.
+of its own, which no other worker writes, lists or watches. So it knows what each read and each watcher has to see, and
+checks that: a violation is an event of the run, with the key and the revisions that show it. This module knows no
+target.
 """
 
 from __future__ import annotations
@@ -42,24 +43,24 @@ _BATCH = 64
 _BATCH_BYTES = 500_000
 """The most bytes of its values; etcd takes requests of 1.5 MiB by default."""
 _LOOK = 1.0
-"""Seconds between two looks at what did not come."""
+"""Seconds between two checks for events and deletions that did not arrive."""
 _TOLD_SINGLY = 100
-"""The most violations that are told one by one between two ticks."""
+"""The most violations that are reported one by one between two ticks."""
 _AUDITED = 1000
-"""Keys of a page of the last look at what is there."""
+"""Keys per page of the final check of what exists."""
 
 
 class _Asked:
-    """What an operation is about, and what it may not contradict."""
+    """The subject of an operation, and what the operation must not contradict."""
 
     __slots__ = ("expected", "floor", "key", "pages", "prefix", "revision", "sent")
 
     def __init__(self, key: Key | None, floor: int) -> None:
         self.key = key
         self.expected = key.revision if key is not None else 0
-        """The revision of the key that was acknowledged before it was sent."""
+        """The revision of the key that had been acknowledged before the operation was sent."""
         self.floor = floor
-        """The store's revision that was acknowledged before; -1 where an old answer is allowed."""
+        """The revision of the store that had been acknowledged before that; -1 where an old answer is allowed."""
         self.prefix = 0
         self.pages = 1
         self.revision = 0
@@ -82,7 +83,7 @@ class StoreLoad:
         recorder: Recorder,
         schedule: Schedule,
     ) -> None:
-        """`prefix` is what all keys of this worker begin with, and `after` returns the first key after a prefix."""
+        """All keys of this worker begin with `prefix`, and `after` returns the first key after a prefix."""
         self._plan = plan
         self._workload = workload = plan.workload
         self._target = target
@@ -113,7 +114,7 @@ class StoreLoad:
         """Each prefix, and the first key after it."""
         self._watchers = Watchers(workload, target, schedule, self._calls, lambda: self._revision)
         self._revision = 0
-        """The latest revision of the store that was acknowledged."""
+        """The latest acknowledged revision of the store."""
         self._round = 0
         self._stopped = True
         self._coming: asyncio.Task[None] | None = None
@@ -123,9 +124,9 @@ class StoreLoad:
         self._lease_watch: LeaseWatch | None = None
         self._lease_numbers = itertools.count()
         self._leased: dict[bytes, tuple[float, float]] = {}
-        """By leased key: when it is due to be gone, and the moment before which it may not be."""
+        """By leased key: when it should be gone, and the moment before which it must not be."""
         self._due: deque[tuple[float, bytes]] = deque()
-        """When leased keys are due to be gone, in order."""
+        """When leased keys should be gone, in order."""
         self.errors = self._calls.errors
         """Failures by (operation, outcome, message) since the worker last took them."""
         self.lost: list[tuple[float, int, int, float]] = []
@@ -135,7 +136,7 @@ class StoreLoad:
 
     @property
     def gauge(self) -> Gauge:
-        """Watchers that watch, or keys that are there, and operations in flight."""
+        """Watchers that are watching, or existing keys, and operations in flight."""
         watching = self._plan.counted == "watchers"
         up = self._coming is None and self._watchers.up >= self._wanted
         held = self._watchers.up if watching else len(self._keys)
@@ -146,7 +147,7 @@ class StoreLoad:
         return await self._target.open()
 
     def revise(self, plan: Plan) -> None:
-        """Do nothing: each stage says how much load it has."""
+        """Do nothing: each stage states how much load it has."""
 
     async def prepare(self, order: PrepareOrder, progress: OnProgress) -> None:
         """Put the keys that all of these stages have; raises OperationFailed when that fails."""
@@ -178,14 +179,15 @@ class StoreLoad:
         self._coming = self._loop.create_task(self._bring_up(asked, stage))
 
     def expire_calls(self) -> None:
-        """Cancel operations older than the workload's timeout, and look for what did not come."""
+        """Cancel operations older than the workload's timeout, and check for events and deletions that did not
+        arrive."""
         self._calls.expire()
         now = timing.monotonic()
         if now - self._looked >= _LOOK:
             self._look(now)
 
     def stop(self) -> None:
-        """Send nothing more; watchers go on watching."""
+        """Send nothing more; watchers continue."""
         self._stopped = True
         self._round += 1
 
@@ -203,7 +205,7 @@ class StoreLoad:
         return await self._calls.settle(within, count=count)
 
     async def give_back(self, within: float) -> int:
-        """End the watchers, and look whether every key that was acknowledged is there. The run's end removes them."""
+        """End the watchers, and check that every acknowledged key exists. The run's end removes the keys."""
         self.stop()
         await self._end_coming()
         self._watchers.set(0, 0.0)
@@ -276,7 +278,7 @@ class StoreLoad:
             await asyncio.wait([coming])
 
     async def _fill(self, wanted: int, progress: OnProgress | None = None) -> None:
-        """Have so many keys; raises OperationFailed when that fails."""
+        """Have this many keys; raises OperationFailed when that fails."""
         few = asyncio.Semaphore(_AT_ONCE)
 
         async def put(batch: Sequence[tuple[Key, bytes]]) -> None:
@@ -378,8 +380,8 @@ class StoreLoad:
         return True
 
     def _acknowledged(self, key: Key, revision: int, now: float, floor: int = 0) -> None:
-        """Note that a key was changed at a revision, which is newer than any that was acknowledged before it was
-        sent."""
+        """Note that a key was changed at a revision, which is newer than any that was acknowledged before the change
+        was sent."""
         if revision <= floor:
             self._violated("revision-back", key.name, revision, floor)
         if revision > self._revision:
@@ -459,7 +461,7 @@ class StoreLoad:
         most = self._workload.pages
         if page.more and page.last and not self._stopped and (not most or asked.pages < most):
             revision, end = asked.revision or page.revision, self._ranges[asked.prefix][1]
-            # Another member, asked to answer by itself, may not have that revision yet.
+            # Another member, if it answers on its own, may not have that revision yet.
             future = self._target.page(
                 page.last + b"\0", end, self._workload.limit, revision, serializable=False
             )
@@ -515,7 +517,7 @@ class StoreLoad:
             self._acknowledged(key, update.revision, now, asked.floor)
             return
         self._calls.end(call, "denied", now)
-        # It was changed meanwhile, and is still there: nothing else deletes it.
+        # It was changed meanwhile, and still exists: nothing else deletes it.
         self._keys.add(key, key.revision)
         self._check_read(asked, update.revision, update.modified)
         if not update.modified:
@@ -535,7 +537,7 @@ class StoreLoad:
         self._deleted(call.subject.key, call.future.result(), call.subject.floor)
 
     def _taken(self) -> Key | None:
-        """Take a key out of those that are there, because it is to be deleted."""
+        """Take a key out of the existing ones, because it is about to be deleted."""
         key = self._keys.any()
         if key is not None:
             self._keys.remove(key)
@@ -578,7 +580,7 @@ class StoreLoad:
         self._calls.count("expire", "ok", due, due, max(now, due))
 
     def _look(self, now: float) -> None:
-        """Count what did not come, and name what must not be."""
+        """Count what did not arrive, and report what must not happen."""
         self._looked = now
         for violation in self._watchers.look(now):
             self._note(violation)
@@ -607,7 +609,7 @@ class StoreLoad:
         self.events.append((timing.monotonic(), "violation", fields))
 
     async def _audit(self) -> None:
-        """Look whether every key that was acknowledged is there, as it was written or newer."""
+        """Check that every acknowledged key exists, as it was written or newer."""
         there: dict[bytes, int] = {}
         for first, end in self._ranges:
             while page := await self._target.revisions(first, end, _AUDITED):
@@ -622,7 +624,7 @@ class StoreLoad:
 
 
 class _Tasks:
-    """Tasks that are waited for together: the first failure is raised, when all others have ended."""
+    """Tasks that are awaited together: the first failure is raised when all others have ended."""
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
