@@ -18,9 +18,10 @@ def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentP
 
 
 def arguments(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """The arguments and options of one command, but for --help."""
+    """The arguments and options of one command, but for --help and hidden ones."""
     for action in parser._actions:
-        if not isinstance(action, argparse._HelpAction | argparse._SubParsersAction):
+        hidden = action.help == argparse.SUPPRESS
+        if not hidden and not isinstance(action, argparse._HelpAction | argparse._SubParsersAction):
             yield action
 
 

@@ -235,7 +235,7 @@ class Fault(Section, frozen=True):
     def _member(self) -> Fault:
         if (self.member is None) != (self.do == "drop-claims"):
             raise ValueError(
-                f"member: {self.member!r}: expected a lab member's name for {self.do}"
+                f"member: missing: expected a lab member's name for {self.do}"
                 if self.member is None
                 else f"member: {self.member!r}: expected none for drop-claims"
             )

@@ -123,8 +123,10 @@ def check_find(
 
     Raises ValueError.
     """
-    if bool(stages) == (find is not None):
-        raise ValueError(f"stages: {len(stages)} listed: expected 1 to {MAX_STAGES} stages, or find")
+    if stages and find is not None:
+        raise ValueError("find: given beside stages: expected either stages or find")
+    if not stages and find is None:
+        raise ValueError(f"stages: none: expected 1 to {MAX_STAGES} stages, or find")
     if find is None:
         return
     if not thresholds:
