@@ -9,6 +9,6 @@ from tippingpoint.util.exit_codes import MET
 
 
 def do(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit code."""
+    """Run the command; returns the exit code."""
     run_agent(options.state, options.socket, options.wake, options.unit, options.metrics)
     return MET

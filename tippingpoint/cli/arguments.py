@@ -1,7 +1,7 @@
 """The commands of the command line: what each does, and its arguments and options.
 
-Nothing is imported here that a help text or a refused option does not need. What a command does is in the module of its
-name, which brings libraries of its own.
+This module imports only what a help text or a refused option needs. Each command runs in the module of its name, which
+imports libraries of its own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _check(parser: argparse.ArgumentParser) -> None:
         "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[],
         help="another value for a field of the plan: workload.renew_time=10s, stages.0.hold=1m; may be repeated",
     )  # fmt: skip
-    from tippingpoint.plan.packages import options  # which looks through all that is installed
+    from tippingpoint.plan.packages import options  # it searches everything that is installed
 
     for option, (_, text) in options().items():
         parser.add_argument(f"--{option}", metavar="NAME", help=f"{text}, as target.{option}")

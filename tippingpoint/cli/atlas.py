@@ -17,7 +17,7 @@ _ACTIONS = ("check", "render", "add")
 
 
 def do(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit code."""
+    """Run the command; returns the exit code."""
     atlas: Path = options.directory
     if options.action not in _ACTIONS:
         raise UserError("ACTION", options.action, f"one of {', '.join(_ACTIONS)}")

@@ -14,7 +14,7 @@ from tippingpoint.util.fast_yaml import field_of
 
 
 def do(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit code."""
+    """Run the command; returns the exit code."""
     if options.name is not None or options.json:
         documents = _documents(options.name)
         found = documents if options.name is None else documents[0]
@@ -26,7 +26,7 @@ def do(options: argparse.Namespace) -> int:
 
 
 def _documents(name: str | None) -> Sequence[Any]:
-    """The baseline of this name as JSON has it, or all of them."""
+    """The baseline of this name as JSON, or all of them."""
     from tippingpoint.compare.baselines import list_baselines, load_baseline
 
     found = list_baselines() if name is None else [load_baseline(name)]

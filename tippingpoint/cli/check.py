@@ -28,13 +28,13 @@ from tippingpoint.util.exit_codes import MET
 from tippingpoint.util.text import show_amount, show_size
 
 _MADE = {"claim": "leases", "store": "keys", "operate": "units"}
-"""What workloads make, where that is not the target's things."""
+"""What workloads make, if it is not the target's things."""
 _LOGIN_WITHIN = 30.0
 """Seconds that the target may take to answer."""
 
 
 def do(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit code.
+    """Run the command; returns the exit code.
 
     Raises TargetError if the target accepts no login, and UserError if it has no room.
     """

@@ -12,11 +12,11 @@ from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.util.exit_codes import MET
 
 _PATIENCE = 1.0
-"""Seconds that cleaning may take before a line says that it goes on."""
+"""Seconds of cleaning after which a line says that it is still going on."""
 
 
 def do(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit code."""
+    """Run the command; returns the exit code."""
     manifest = Manifest.load(options.run)
     if manifest.status == "running":
         raise UserError(
@@ -24,7 +24,7 @@ def do(options: argparse.Namespace) -> int:
             str(options.run),
             f"one that has ended: it is still running (process {manifest.pid}); end it first",
         )
-    # A directory that is no run's is refused before anything large is imported.
+    # A directory without a run is refused before anything large is imported.
     import asyncio
 
     removed = asyncio.run(_clean_patiently(options.run))
@@ -33,7 +33,7 @@ def do(options: argparse.Namespace) -> int:
 
 
 async def _clean_patiently(directory: Path) -> int:
-    """Clean up a run. Where that takes a while, print what is being removed."""
+    """Clean up a run. If that takes a while, print what is being removed."""
     import asyncio
 
     from tippingpoint.play.cleaning import clean_run
@@ -45,7 +45,7 @@ async def _clean_patiently(directory: Path) -> int:
     await asyncio.wait([cleaning], timeout=_PATIENCE)
     if not cleaning.done():
         made = [entry.described for entry in entries(directory)]
-        with contextlib.suppress(OSError):  # cleaning goes on though standard error is closed
+        with contextlib.suppress(OSError):  # cleaning goes on even if standard error is closed
             print(f"tippingpoint: removing {', '.join(made)}, which may take minutes", file=sys.stderr)
     try:
         return await cleaning

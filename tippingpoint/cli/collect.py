@@ -28,7 +28,7 @@ from tippingpoint.util.exit_codes import MET, TARGET_FAILED
 
 
 def do(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit code."""
+    """Run the command; returns the exit code."""
     prometheus = prometheus_of(options)
     selector = read_matchers("--only", options.only)
     run = load_run(options.run)

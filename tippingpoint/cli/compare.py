@@ -13,7 +13,7 @@ from tippingpoint.util.exit_codes import MET, MISSED
 
 
 def do(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit code."""
+    """Run the command; returns the exit code."""
     names: list[str] = options.runs
     if options.others or options.control:
         if options.baseline is not None:

@@ -16,10 +16,10 @@ from tippingpoint.util.exit_codes import MET
 
 
 def do(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit code."""
+    """Run the command; returns the exit code."""
     parser = build_parser(tuple(COMMANDS))
     words = " ".join(shipped_plans())
-    # Shells run these when somebody completes: a plan or a run may have come since.
+    # Shells run these at each completion, because new plans or runs may exist by then.
     completed = {
         "PLAN": shtab.cmd(f"echo {words}; ls -1 | grep '[.]yaml'"),
         "RUN": shtab.cmd("echo last; ls -1 runs 2>/dev/null"),
@@ -38,6 +38,6 @@ def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     for action in parser._actions:  # pyright: ignore[reportPrivateUsage]
         yield action
         choices = cast(object, action.choices)
-        if isinstance(choices, Mapping):  # those of commands, by name; of an option they are a list
+        if isinstance(choices, Mapping):  # commands by name; an option has a list of choices
             for command in cast("Mapping[str, argparse.ArgumentParser]", choices).values():
                 yield from _actions(command)

@@ -12,7 +12,7 @@ from tippingpoint.util.inputs import Input
 
 
 def do(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit code."""
+    """Run the command; returns the exit code."""
     with Input("log", options.log) as file:
         if file.is_json():
             for option, given in (("--stage", options.stages), ("--sidecar", options.sidecar)):

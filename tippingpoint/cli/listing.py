@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 _GAP = "  "
 _NARROWEST = 20
-"""Columns that a text has at least, however narrow the terminal is."""
+"""The fewest columns of a text, however narrow the terminal is."""
 
 
 def print_list(heading: tuple[str, str], rows: Sequence[tuple[str, str]]) -> None:

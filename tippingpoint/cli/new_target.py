@@ -21,7 +21,7 @@ _PLACES = (
 
 
 def do(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit code."""
+    """Run the command; returns the exit code."""
     name: str = options.name
     if not _NAME.fullmatch(name):
         raise UserError("NAME", name, "a small letter, then small letters and digits")

@@ -12,7 +12,7 @@ from tippingpoint.util.exit_codes import MET
 
 
 def do(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit code."""
+    """Run the command; returns the exit code."""
     page = options.run / FILE
     if not page.is_file():
         page = _made(options.run)
@@ -22,7 +22,7 @@ def do(options: argparse.Namespace) -> int:
 
 
 def _made(directory: Path) -> Path:
-    """Write the report of a run that has none, as its runner was killed."""
+    """Write the report of a run that has none because its runner was killed."""
     from tippingpoint.analysis.analyse import analyse
     from tippingpoint.report import write_report
     from tippingpoint.rundir.held import HeldDirectory

@@ -22,11 +22,11 @@ from tippingpoint.rundir.held import HeldDirectory
 from tippingpoint.rundir.results import load_run
 
 WIDE = 120
-"""Columns of what is not written to a terminal."""
+"""Columns of output that does not go to a terminal."""
 
 
 class Outcome:
-    """The outcome of the run in a directory, whose report is written once this exists."""
+    """The outcome of the run in a directory. Creating it writes the report."""
 
     def __init__(self, directory: Path, *, as_json: bool) -> None:
         """Write the report; raises UserError if the directory is gone."""
@@ -47,7 +47,7 @@ class Outcome:
         return self._analysis.verdict.exit_code
 
     def show(self) -> None:
-        """Print the result. The exit code is the run's even where that fails."""
+        """Print the result. The exit code is the run's even if printing fails."""
         with contextlib.suppress(OSError):
             if self._as_json:
                 sys.stdout.write(render_report(self._document, "json"))
@@ -60,16 +60,16 @@ class Outcome:
 
 
 def print_lines(console: Console, lines: Sequence[Text]) -> None:
-    """Print lines on standard output: on a terminal broken between words, elsewhere as they are."""
+    """Print lines on standard output: wrapped between words on a terminal, unchanged elsewhere."""
     with console.capture() as captured:
         for line in lines:
-            copied = line.plain.startswith(("report: ", "next: "))  # a path or a command, which is not broken
+            copied = line.plain.startswith(("report: ", "next: "))  # a path or a command: not wrapped
             console.print(line, highlight=False, soft_wrap=copied or not console.is_terminal)
     sys.stdout.write(captured.get())
 
 
 def _last_lines(analysis: Analysis, page: Path | None) -> list[Text]:
-    """How the run ended if that was early, where its report is, and which command comes next."""
+    """How the run ended if it ended early, where its report is, and which command comes next."""
     run = analysis.run
     manifest = run.manifest
     where = page or f"no room for it; make one with tippingpoint report {run.directory}"

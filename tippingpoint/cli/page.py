@@ -16,8 +16,8 @@ FILE = "report.html"
 
 
 def keep_report(run: RunData, page: str, held: HeldDirectory) -> Path | None:
-    """Write the report beside the run's journals, in its directory as it is `held`, else where there is room; None
-    when there is none."""
+    """Write the report beside the run's journals, in its directory as it is `held`, or else as a temporary file;
+    returns its path, or None if there is no room."""
     with suppress(OSError):
         replace_file(held.inside / FILE, page)
         return run.directory / FILE

@@ -13,7 +13,7 @@ from tippingpoint.util.fast_yaml import field_of
 
 
 def do(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit code."""
+    """Run the command; returns the exit code."""
     if options.schema:
         from tippingpoint.plan.read import plan_schema
 
@@ -27,7 +27,7 @@ def do(options: argparse.Namespace) -> int:
 
 
 def _checked(name: str) -> str:
-    """The text of a plan; one that is a file is validated. The plans that are shipped are valid, which is tested."""
+    """The text of a plan. A file is validated. Shipped plans are valid, which a test checks."""
     text = plan_text(name)
     if shipped_plans().get(name) != text:
         from tippingpoint.plan.read import parse_plan

@@ -1,7 +1,7 @@
 """The command line: finds the command, and turns every error into one line and an exit code.
 
-A command's module is imported when it is carried out: each brings libraries of its own. A help text or a refused option
-needs none of them.
+A command's module is imported only when the command runs, because it imports libraries that a help text or a refused
+option does not need.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _say(line: str) -> None:
 
 
 def _kept(defect: Exception) -> str:
-    """Keep the traceback of a defect in a file that only its owner can read, and return what to say of it."""
+    """Save the traceback of a defect in a file that only its owner can read, and return the message about it."""
     line = f"{describe(defect)}: this is a defect of tippingpoint"
     try:
         descriptor, path = tempfile.mkstemp(prefix="tippingpoint-crash-", suffix=".txt")
@@ -84,7 +84,7 @@ def _kept(defect: Exception) -> str:
 
 
 def build_parser(commands: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
-    """All commands, and the arguments and options of those named."""
+    """Return a parser that knows all commands, and the arguments and options of those named."""
     parser = _Parser(prog="tippingpoint", description="Finds where a cloud's control plane tips over.")
     parser.add_argument("--version", action=ShowVersion)
     parsers = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
@@ -97,7 +97,7 @@ def build_parser(commands: Sequence[str] = tuple(COMMANDS)) -> argparse.Argument
 
 
 def _do(options: argparse.Namespace) -> int:
-    """Carry out what was asked, in the command's module; returns the exit code."""
+    """Run the requested command in its module; returns the exit code."""
     name = "import_" if options.command == "import" else options.command.replace("-", "_")
     check_limits()
     try:

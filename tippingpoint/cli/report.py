@@ -13,7 +13,7 @@ from tippingpoint.util.exit_codes import MET
 
 
 def do(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit code."""
+    """Run the command; returns the exit code."""
     run = load_named(options.run)
     if run is None:
         raise UserError(

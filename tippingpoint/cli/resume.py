@@ -9,6 +9,6 @@ from tippingpoint.play.resume import take_up
 
 
 def do(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit code."""
+    """Run the command; returns the exit code."""
     plan, taken_up = take_up(options.run)
     return run_to_report(plan, options, taken_up)

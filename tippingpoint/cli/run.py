@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def do(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit code."""
+    """Run the command; returns the exit code."""
     plan = asked_plan(options)
     with importing():
         from tippingpoint.cli.running import run_to_report
@@ -32,9 +32,9 @@ def do(options: argparse.Namespace) -> int:
 def asked_plan(options: argparse.Namespace) -> Plan:
     """Return the plan that a command names, on the target that its options or the defaults name.
 
-    Raises UserError for a plan that is none.
+    Raises UserError for an invalid plan.
     """
-    text = plan_text(options.plan)  # a plan that is nowhere is refused before anything large is imported
+    text = plan_text(options.plan)  # a missing plan is refused before anything large is imported
     with importing():
         from tippingpoint.plan.read import parse_plan
 
@@ -51,7 +51,7 @@ def asked_plan(options: argparse.Namespace) -> Plan:
 
 
 def _default_target(text: str, options: argparse.Namespace) -> Sequence[str]:
-    """Return what a lab's file sets of the plan; nothing if the command itself says where the target or a lab is."""
+    """Return the plan's fields that a lab's file sets; none if the command itself names a target or a lab."""
     defaults = read_defaults()
     if defaults is None or any(getattr(options, option) is not None for option in target_options()):
         return []
@@ -62,7 +62,7 @@ def _default_target(text: str, options: argparse.Namespace) -> Sequence[str]:
 
     try:
         fields = read_yaml(text)
-    except ValueError:  # which is refused when it is parsed
+    except ValueError:  # it is refused later, by the parser
         return []
     found = defaults_of(defaults, fields, shipped=shipped_plans().get(options.plan) == text)
     if found:

@@ -9,7 +9,7 @@ RUNS = Path("runs")
 """The default directory of runs."""
 LAST = "last"
 _MANIFEST = "manifest.json"
-"""rundir/manifest.py has it too. A refused option needs none of what that imports."""
+"""rundir/manifest.py defines it too, but refusing an option needs none of the imports there."""
 _SHOWN = 3
 
 
@@ -38,7 +38,7 @@ def named_run(text: str) -> Path:
 
 
 def named_source(text: str) -> str:
-    """Return what an argument names that may be a published result too (seed:NAME), or a digest file."""
+    """Return the run that an argument names, which may also be a published result (seed:NAME) or a digest file."""
     return text if ":" in text else str(named_run(text))
 
 

@@ -24,7 +24,7 @@ from tippingpoint.play.runner import Runner
 from tippingpoint.util.importing import importing
 from tippingpoint.util.secret_words import NOT_SHOWN, is_secret
 
-if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
+if TYPE_CHECKING:  # only a run with figures of Prometheus needs its client
     from tippingpoint.monitoring.prometheus import Prometheus
     from tippingpoint.play.run_figures import RunFigures
 
@@ -51,7 +51,7 @@ def _writing(options: argparse.Namespace) -> AbstractContextManager[object]:
 
 
 def _figures(plan: Plan, options: argparse.Namespace) -> tuple[RunFigures, Prometheus] | None:
-    """Return the figures of Prometheus that the plan's thresholds are about; None for a plan without any."""
+    """Return the figures of Prometheus in the plan's thresholds; None for a plan without any."""
     of_login = {
         "--ca": options.ca,
         "--username": options.username,
@@ -68,7 +68,7 @@ def _figures(plan: Plan, options: argparse.Namespace) -> tuple[RunFigures, Prome
                 raise UserError(option, shown, "--prometheus too")
         return None
     if not figures_of(plan):
-        if options.prometheus == prometheus_url():  # which nobody asked for
+        if options.prometheus == prometheus_url():  # the default, which no option named
             return None
         raise UserError(
             "--prometheus",

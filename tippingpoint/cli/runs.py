@@ -24,7 +24,7 @@ _NEWEST = 20
 
 
 def do(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit code."""
+    """Run the command; returns the exit code."""
     directory: Path = options.directory
     ids = run_ids(directory)
     if not ids:
@@ -41,7 +41,7 @@ def do(options: argparse.Namespace) -> int:
 
 
 def _row(directory: Path) -> tuple[str, ...]:
-    """Return the row of one run; of a running or unreadable one, what is known."""
+    """Return the row of a run; for a running or unreadable one, it has what is known."""
     try:
         manifest = Manifest.load(directory)
     except UserError:

@@ -24,14 +24,14 @@ from tippingpoint.util.exit_codes import MET
 
 _ADDRESS = "127.0.0.1"
 _PORT = 9481
-"""The port that is tried first, beside the collector's 9480."""
+"""The port that is tried first, next to the collector's 9480."""
 _UNREAD = 60.0
-"""Seconds after which the page of `run --open` ends once nobody reads it."""
+"""Seconds without a reader after which the page of `run --open` ends."""
 _LOOK_S = 0.5
 
 
 def do(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit code."""
+    """Run the command; returns the exit code."""
     runs: Path = options.runs
     if runs.exists() and not runs.is_dir():
         raise UserError("RUNS", str(runs), "a directory with runs")
@@ -66,7 +66,7 @@ async def _serve(options: argparse.Namespace, answers: Path) -> None:
 
 
 async def _begun(run: Path, ending: asyncio.Event) -> bool:
-    """Wait until a run has its directory; returns False if the process that asked for it ends before."""
+    """Wait until a run has its directory; returns False if the process that requested it ends first."""
     asker = os.getppid()
     while not await asyncio.to_thread((run / FILE).exists):
         with suppress(TimeoutError):
@@ -89,6 +89,6 @@ def _listen(port: int | None) -> socket.socket:
 
 
 def _open(address: str) -> None:
-    """Open a browser where there is a desktop. A browser in the terminal would take it from the run."""
+    """Open a browser where there is a desktop. A text browser would take the terminal away from the run."""
     if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         webbrowser.open(address)

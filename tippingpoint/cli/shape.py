@@ -16,7 +16,7 @@ from tippingpoint.util.exit_codes import MET
 
 
 def do(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit code. Raises UserError for a file that is no status of a model."""
+    """Run the command; returns the exit code. Raises UserError for a file that is not a model's status."""
     shapes = [_read(file) for file in options.status]
     document = [shape.model_dump(mode="json", exclude_defaults=True) for shape in shapes]
     sys.stdout.write(yaml.safe_dump({"shapes": document}, sort_keys=False, default_flow_style=None))

@@ -1,7 +1,7 @@
 """The program's standard streams, which may be closed, full, or have a reader that is gone.
 
-A failure to write standard output is one line on standard error. Where the reader is gone (`| head`),
-the command goes on to its own exit code. What cannot be written on standard error is dropped.
+A failure to write to standard output is reported in one line on standard error. If the reader is gone (`| head`), the
+command still ends with its own exit code. Output that cannot be written to standard error is dropped.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ STANDARD_OUTPUT = "standard output"
 
 
 def repair_streams() -> None:
-    """Open the standard streams that are closed, and have failures of output named.
+    """Open standard streams that are closed, and report output failures.
 
-    Every descriptor that is opened later would take the place of a closed one, and libuv aborts on that.
+    Otherwise a descriptor opened later would take the place of a closed stream, and libuv aborts on that.
     """
     for number, stream in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            # What reads finds the end; what is written on standard output fails, and on standard error it is dropped.
+            # Reading finds the end. Writing to standard output fails; writing to standard error is dropped.
             nowhere = os.open(os.devnull, os.O_WRONLY if stream == "stderr" else os.O_RDONLY)
             if nowhere != number:  # another one is closed too: it comes first
                 os.dup2(nowhere, number)
                 os.close(nowhere)
             os.set_inheritable(number, True)
-    if sys.stdin is None:  # as Python has it where the descriptor was closed
+    if sys.stdin is None:  # Python's value for a closed descriptor
         sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)))
     sys.stdout = _text(_Output(1, STANDARD_OUTPUT, quiet=False), sys.stdout)
     sys.stderr = _text(_Output(2, "standard error", quiet=True), sys.stderr)

@@ -19,7 +19,7 @@ from tippingpoint.util.exit_codes import MET, MISSED
 
 
 def do(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit code."""
+    """Run the command; returns the exit code."""
     asked: list[Path] = options.runs
     directories = [path for one in asked for path in ([one] if (one / FILE).exists() else runs_below(one))]
     place = asked[0].parent if (asked[0] / FILE).exists() else asked[0]
@@ -43,6 +43,6 @@ def do(options: argparse.Namespace) -> int:
 
 
 def _followed(paths: Sequence[Path]) -> Iterator[Path]:
-    """Hand on the directories, with a progress bar on a terminal."""
+    """Yield the directories, with a progress bar on a terminal."""
     console = Console(stderr=True)
     yield from track(paths, "reading runs", console=console, transient=True, disable=not console.is_terminal)

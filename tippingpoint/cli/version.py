@@ -17,7 +17,7 @@ class ShowVersion(argparse.Action):
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help="show the version and exit")
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        """Print it; git is asked only now."""
+        """Print the version; git is called only now."""
         print(f"tippingpoint {full_version(Path(tippingpoint.__file__).parents[1])}")
         parser.exit()
 
@@ -26,7 +26,7 @@ def full_version(root: Path) -> str:
     """Return the version of the package in a folder, such as "0.1.0 (commit 1a2b3c4, with changes)" in a checkout."""
     if not (root / ".git").exists():
         return tippingpoint.__version__
-    import subprocess  # which every other command would wait for
+    import subprocess  # here, because every other command would wait for it
 
     command = ["git", "-C", root, "describe", "--always", "--exclude=*", "--dirty=, with changes"]
     try:

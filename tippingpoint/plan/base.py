@@ -43,7 +43,7 @@ _Quantity = Annotated[
 ]
 _OF_FIGURES = ("role", "host", "part", "at_most")
 _ABOUT = ("operation", "figure", "role", "host", "part", "abort")
-"""The fields of a threshold that are no limits."""
+"""The fields of a threshold that are not limits."""
 
 
 class Threshold(Section, frozen=True):
@@ -120,7 +120,7 @@ class Threshold(Section, frozen=True):
 
     @property
     def subject(self) -> str:
-        """What is limited: an operation, or a figure and whose it is, such as etcd-memory of the leader."""
+        """What is limited: an operation, or a figure and its owner, such as etcd-memory of the leader."""
         if not self.figure:
             return self.operation
         whose = {"leader": " of the leader", "follower": " of followers", None: ""}[self.role]
@@ -173,7 +173,7 @@ UNDONE_BY: dict[str, Literal["start", "continue", "heal", "free-disk", "mend-fen
 }
 """The fault that undoes each of these."""
 UPKEEP = ("compact", "defrag", "snapshot", "move-leader")
-"""What an operator does to a member of etcd. It is over when the lab has answered, and takes a time."""
+"""Maintenance of a member of etcd, as an operator does it. It takes some time, and ends when the lab has answered."""
 
 
 class Fault(Section, frozen=True):
@@ -261,23 +261,23 @@ class BaseStage(Section, frozen=True):
 
     @property
     def amounts(self) -> Mapping[str, int]:
-        """The number of each kind that stays, the kind that decides whether a stage has more than another first."""
+        """The number of each kind that stays. The kind that decides which of two stages has more comes first."""
         return {}
 
     def on_top(self, before: BaseStage) -> Self:
-        """Return a stage that makes what this one does, where what was made for the stage before stays."""
+        """Return a stage that makes what this one does, on top of what the stage before made."""
         return self
 
 
 class BasePlan(Section, frozen=True):
     """The fields that every plan has, and what it answers about its load. The answers here are the usual ones."""
 
-    if TYPE_CHECKING:  # each plan has a field, whose place among its fields is the one in its JSON
+    if TYPE_CHECKING:  # each plan has this field, in the place that its JSON needs
         stages: Sequence[BaseStage]
 
     is_held: ClassVar[bool] = False
-    """Whether the load is on the target only while it is held: leases, or operations on keys. All other loads are what
-    is made, and are on it from the begin of a stage."""
+    """Whether the load is on the target only while it is held: leases, or operations on keys. All other loads consist
+    of what is made, and are on the target from the beginning of a stage."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")] = Field(
         description="The plan's name, which the ids of its runs contain: small letters, digits, `.`, `_` and `-`."
@@ -298,7 +298,7 @@ class BasePlan(Section, frozen=True):
 
     @property
     def lab_for(self) -> str:
-        """What of the plan, beside its faults, needs a lab, in a few words; empty if nothing does."""
+        """What in the plan, besides its faults, needs a lab, in a few words; empty if nothing does."""
         return ""
 
     @property
@@ -308,12 +308,12 @@ class BasePlan(Section, frozen=True):
 
     @property
     def cycles(self) -> bool:
-        """Whether each thing is removed as soon as it was made, so that nothing stays in the target."""
+        """Whether each thing is removed as soon as it is made, so that nothing stays in the target."""
         return False
 
     @property
     def accumulates(self) -> bool:
-        """Whether what a load makes stays where the next one makes its own."""
+        """Whether the things of one load stay when the next load makes its own."""
         return False
 
     @property
@@ -335,8 +335,8 @@ class BasePlan(Section, frozen=True):
     def loads(self) -> list[tuple[StageKind, float]]:
         """The kind and the load of each listed stage.
 
-        A stage for which something is removed destroys. Its load is the one before it, as a stage that removes
-        everything would have a load of 0.
+        A stage that removes something is of the kind `destroy`. Its load is that of the stage before, because a stage
+        that removes everything would have a load of 0.
         """
         found: list[tuple[StageKind, float]] = []
         before = None
@@ -347,7 +347,7 @@ class BasePlan(Section, frozen=True):
         return found
 
     def removes(self, before: BaseStage, stage: BaseStage) -> bool:
-        """Whether something is removed for a stage: the first of the amounts that changes becomes less."""
+        """Whether a stage removes something: the first of the amounts that change decreases."""
         return not self.cycles and [*stage.amounts.values()] < [*before.amounts.values()]
 
     @abstractmethod
@@ -364,21 +364,22 @@ class BasePlan(Section, frozen=True):
         return None
 
     def goal(self, stage: BaseStage) -> tuple[int, str] | None:
-        """Return how much is there once a stage of such a plan is up, whatever its load is counted in, and of what;
-        None if only its load says that."""
+        """Return how many things exist once a stage of such a plan is up, whatever its load is counted in, and the word
+        for them; None if only its load defines that."""
         return None
 
     @abstractmethod
     def part(self, index: int, of: int) -> Self:
-        """Return the part of the plan for the unit with this index, of this many, which are at least two.
+        """Return the part of the plan for the unit with this index out of this many, at least two.
 
         UserError, for every index, when this many units cannot share the plan.
         """
 
     def begins_after(self, stage: int, index: int) -> float:
-        """Return the seconds after the begin of a listed stage (from 1) at which the unit with this index begins.
+        """Return how many seconds after the beginning of a listed stage (from 1) the unit with this index begins.
 
-        They spread what all units send as evenly as that of one unit; otherwise all would send at the same moments.
+        These delays spread the operations of all units as evenly as those of one unit; otherwise all would send at the
+        same moments.
         """
         return 0.0
 
@@ -392,7 +393,7 @@ class BasePlan(Section, frozen=True):
 
 
 def share_of(count: int, index: int, of: int) -> int:
-    """One unit's number of `count` things; the first units have one more where they do not divide evenly."""
+    """One unit's share of `count` things; if they do not divide evenly, the first units have one more."""
     return len(range(index, count, of)) if index < of else 0
 
 

@@ -20,12 +20,12 @@ CLAIM_OPERATIONS = ("connect", "claim", "extend", "release-claim", "visible")
 """The operations of the claim workload.
 
 `connect` is timed only where every unit has its own connection, `release-claim` only where a stage has `claims`, and
-`visible` only where members answer reads for themselves: it is a sample of extensions, until all members show them.
+`visible` only where members answer reads for themselves: it times a sample of extensions until all members show them.
 """
 
 Leases = Annotated[int, Field(le=MAX_LEASES, strict=True, json_schema_extra=in_units("leases"))]
 LEAST_RENEW_TIME = 0.01
-"""The least seconds between two extensions of a lease."""
+"""The minimum seconds between two extensions of a lease."""
 
 
 class ClaimWorkload(Section, frozen=True):
@@ -213,7 +213,7 @@ class ClaimPlan(BaseSearchPlan, frozen=True):
         return stage.held(renew_time), stage.renewed_every(renew_time)
 
     def goal(self, stage: BaseStage) -> tuple[int, str]:
-        """Return how many leases a stage holds, and that they are leases."""
+        """Return how many leases a stage holds, and the word for them."""
         return self.leases(stage)[0], "leases"
 
     @property
@@ -222,7 +222,7 @@ class ClaimPlan(BaseSearchPlan, frozen=True):
         return max(stage.held(self.workload.renew_time) for stage in self.planned)
 
     def stage_at(self, load: float) -> Stage:
-        """Return the stage of this load: a search's, or one that otherwise is like the last listed one."""
+        """Return the stage with this load: a stage of the search, or one otherwise like the last listed stage."""
         find = self.find
         like = self.stages[-1] if find is None else Stage.model_construct(hold=find.hold, over=find.over)
         if not load:
@@ -236,13 +236,13 @@ class ClaimPlan(BaseSearchPlan, frozen=True):
         if leases is not None and find.load == "arrivals":
             return like.model_copy(update={"leases": leases, "over": leases * self.workload.units / load})
         if find.load == "renewals" and leases is not None:
-            # Few renewals of many leases would let them lapse: then there are fewer leases.
+            # So few renewals would let this many leases lapse, so there are fewer leases.
             every = (self.workload.renew_time + self.workload.claim_time) / 2
             leases = min(leases, max(1, floor(load * every)))
         return like.model_copy(update={"leases": leases, find.load: load})
 
     def listed_part(self, index: int, of: int) -> Self:
-        """Return the part of a plan with stages for the unit with this index, of this many: its share of leases."""
+        """Return the part of a plan with stages for the unit with this index out of this many: its share of leases."""
         return self.model_copy(
             update={"stages": [self._stage_part(stage, index, of) for stage in self.stages]}
         )
@@ -256,7 +256,7 @@ class ClaimPlan(BaseSearchPlan, frozen=True):
         return stage.model_copy(update={"leases": own, "renewals": renewals, "claims": claims})
 
     def begins_after(self, stage: int, index: int) -> float:
-        """Return the seconds after a stage's begin at which a unit begins: claims are spread over all units."""
+        """Return how many seconds after a stage's beginning a unit begins: claims are spread over all units."""
         asked = self.stages[stage - 1]
         held = asked.held(self.workload.renew_time)
         if held:
@@ -265,7 +265,7 @@ class ClaimPlan(BaseSearchPlan, frozen=True):
 
     @property
     def patience(self) -> float:
-        """Seconds without headway after which a load is no longer waited for: the time limit of an operation."""
+        """Seconds without progress after which waiting for a load ends: the time limit of an operation."""
         return self.workload.timeout
 
     @property
@@ -277,7 +277,7 @@ class ClaimPlan(BaseSearchPlan, frozen=True):
 
     @property
     def operations(self) -> list[str]:
-        """The operations that thresholds may be about."""
+        """The operations that thresholds may name."""
         churns = any(stage.claims is not None for stage in self.planned)
         return [name for name in claim_operations(self.target) if name != "release-claim" or churns]
 

@@ -34,9 +34,9 @@ CTS_TESTS: tuple[CtsTest, ...] = get_args(CtsTest)
 SEED_TESTS: tuple[CtsTest, ...] = CTS_TESTS[:-1]
 """The tests of a plan that names none."""
 WITHOUT_LAB: tuple[CtsTest, ...] = ("StandbyNodes", "Reattach", "MaintenanceMode")
-"""The tests that change the cluster's configuration only, so that they need no lab."""
+"""The tests that need no lab, because they change only the cluster's configuration."""
 CTS_STEPS = ("form", "recover", "idle", "update")
-"""What is timed in any test, and beside them."""
+"""What is timed in every test, and alongside the tests."""
 CTS_OPERATIONS = ("test", *CTS_TESTS, *CTS_STEPS)
 """The operations of the cts workload. `test` is every test, whatever its name."""
 
@@ -107,7 +107,7 @@ class CtsStage(BaseStage, frozen=True):
 
     @property
     def over(self) -> float:
-        """Seconds that the tests are spread over: they follow each other at once."""
+        """Seconds over which the tests are spread: 0, because they follow each other at once."""
         return 0.0
 
 
@@ -124,7 +124,7 @@ class CtsPlan(BasePlan, frozen=True):
 
     @property
     def load(self) -> Literal["nodes", "tests"]:
-        """Which load the plan varies: nodes where the stages say how many, else tests."""
+        """Which load the plan varies: nodes if the stages set their number, else tests."""
         return "tests" if self.stages[0].nodes is None else "nodes"
 
     @property
@@ -147,9 +147,9 @@ class CtsPlan(BasePlan, frozen=True):
 
     @property
     def patience(self) -> float:
-        """Seconds without headway after which the tests are no longer waited for. A stage's begin, a test, its repair
-        and the kill of all nodes after a repair that failed may each take the time of a test, and one more is for the
-        looks between them."""
+        """Seconds without progress after which waiting for the tests ends. The beginning of a stage, a test, its
+        repair, and killing all nodes after a failed repair may each take the time of a test. One more such time is for
+        the looks between them."""
         return 5 * self.workload.timeout
 
     @property

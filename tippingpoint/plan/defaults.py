@@ -1,8 +1,9 @@
-"""The target and the Prometheus that commands take if nobody names one: from the environment, or from a lab's file.
+"""The target and the Prometheus that commands use if none is named: from the environment, or from a lab's file.
 
 A lab writes `.tippingpoint` into the directory in which it is started, and removes it when it stops. Each line is one
 `key=value`, as `--set` takes them, with the target's kind as `target.kind` and a Prometheus as `prometheus`.
-TIPPINGPOINT_TARGET names another such file, and TIPPINGPOINT_PROMETHEUS another Prometheus. Empty, they switch it off.
+TIPPINGPOINT_TARGET names another such file, and TIPPINGPOINT_PROMETHEUS another Prometheus. If empty, they disable the
+default.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _MOST = 1 << 16
 
 
 class Defaults(NamedTuple):
-    """What a file says of a target."""
+    """The target that a file describes."""
 
     kind: str
     settings: Mapping[str, str]
@@ -31,7 +32,7 @@ class Defaults(NamedTuple):
 
 
 def prometheus_url() -> str:
-    """Return the URL of the Prometheus that is asked where no option names one; empty for none."""
+    """Return the URL of the Prometheus that is used if no option names one; empty for none."""
     found = os.environ.get(PROMETHEUS)
     if found is not None:
         return found
@@ -40,13 +41,13 @@ def prometheus_url() -> str:
 
 
 def read_defaults() -> Defaults | None:
-    """Return what the file says; None without one, or if its lab is gone. Raises UserError for a file that is none."""
+    """Return the defaults in the file; None without a file, or if its lab is gone. UserError for an invalid file."""
     named = os.environ.get(TARGET)
     if named == "":
         return None
     file = Path(named or FILE)
     try:
-        if named is None and file.stat().st_uid != os.geteuid():  # somebody else would choose what is loaded
+        if named is None and file.stat().st_uid != os.geteuid():  # somebody else would choose the target
             return None
         with file.open(encoding="utf-8") as opened:
             text = opened.read(_MOST)
@@ -74,7 +75,7 @@ def read_defaults() -> Defaults | None:
 
 
 def defaults_of(defaults: Defaults, fields: object, *, shipped: bool) -> Sequence[str]:
-    """Return what is set of a plan of these fields: all for a shipped plan, otherwise only what it leaves out."""
+    """Return the settings for a plan with these fields: all for a shipped plan, otherwise those that it leaves out."""
     plan = cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
     target: object = plan.get("target")
     section = cast("dict[str, Any]", target) if isinstance(target, dict) else {}

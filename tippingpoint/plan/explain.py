@@ -61,7 +61,7 @@ def explained(problem: ValidationError, plan: type[BaseModel], target: type[Base
 
 
 def _is_no_mapping(error: Mapping[str, Any]) -> bool:
-    """Whether something else stands where a mapping is wanted."""
+    """Whether something else is given where a mapping is expected."""
     return error["type"] in ("model_type", "model_attributes_type")
 
 
@@ -77,7 +77,7 @@ def _shown(value: object) -> str:
 
 
 def _hidden(value: object, deep: int = 4) -> object:
-    """A value without what its own keys call a secret, as deep as it is shown."""
+    """A value without the parts that its own keys call a secret, as deep as it is shown."""
     if isinstance(value, dict) and deep:
         fields = islice(cast("dict[object, object]", value).items(), 10)
         return {
@@ -89,7 +89,7 @@ def _hidden(value: object, deep: int = 4) -> object:
 
 
 def written(text: str) -> str:
-    """A text of the user's for an error message, without anything that may be a password."""
+    """A user's text for an error message, without anything that may be a password."""
     return without_secrets(without_login(text))
 
 
@@ -138,7 +138,7 @@ def _walked(path: Sequence[int | str], plan: type[BaseModel], target: type[BaseM
 
 
 def _by_tag(annotation: Any, discriminator: str) -> dict[Any, type[BaseModel]]:
-    """The models of a choice, by their value of the field that tells them apart."""
+    """The models of a choice, by their value of the field that distinguishes them."""
     models: list[type[BaseModel]] = list(getattr(annotation, "__args__", ()))
     return {model.model_fields[discriminator].annotation.__args__[0]: model for model in models}  # pyright: ignore
 

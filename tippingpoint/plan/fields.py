@@ -20,7 +20,7 @@ def _duration(value: object) -> object:
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
             return float(value)
-        except OverflowError:  # more than a double can be is more than any limit
+        except OverflowError:  # a number too large for a double is above any limit
             return math.inf if value > 0 else -math.inf
     raise ValueError(ACCEPTED)
 
@@ -31,7 +31,7 @@ def as_amount(load: float) -> int | float:
 
 
 def in_units(unit: str) -> dict[str, Any]:
-    """The part of a field's JSON schema that names its unit, which the reference of plans shows."""
+    """The part of a field's JSON schema that names its unit, as the reference of plans shows it."""
     return {"unit": unit}
 
 
@@ -65,7 +65,7 @@ PerSecond = Annotated[_Positive, Field(le=1_000_000)]
 
 
 def _setting(value: object) -> object:
-    """A setting as text. YAML may have read it as a number or a truth value."""
+    """A setting as text. YAML may have read it as a number or a boolean."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
@@ -75,7 +75,7 @@ Settings = dict[
     Annotated[str, Field(min_length=1, max_length=200)],
     Annotated[str, BeforeValidator(_setting), Field(max_length=10_000)],
 ]
-"""What a target is told by name, such as the parameters of what it makes."""
+"""Named settings for a target, such as the parameters of what it makes."""
 
 
 class Section(BaseModel, extra="forbid", frozen=True):

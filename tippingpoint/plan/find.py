@@ -70,30 +70,30 @@ class Find(Section, frozen=True):
 class BaseSearchPlan(BasePlan, frozen=True):
     """A plan that lists its loads as stages, or searches one."""
 
-    if TYPE_CHECKING:  # each such plan has a field, as it has for its stages
+    if TYPE_CHECKING:  # each such plan has this field, and one for its stages
         workload: Section
         find: Find | None
 
     @abstractmethod
     def stage_at(self, load: float) -> BaseStage:
-        """Return the stage of this load: a search's, or one that otherwise is like the last listed one."""
+        """Return the stage with this load: a stage of the search, or one otherwise like the last listed stage."""
 
     def load_at(self, load: float) -> float:
-        """Return the load that the stage of this load has in fact: a whole number of what it is made of."""
+        """Return the actual load of the stage with this load, which consists of whole things."""
         return self.load_of(self.stage_at(load))
 
     @abstractmethod
     def listed_part(self, index: int, of: int) -> Self:
-        """Return the part of a plan with stages for the unit with this index, of this many."""
+        """Return the part of a plan with stages for the unit with this index out of this many."""
 
     def only(self, stage: BaseStage) -> Self:
-        """Return the plan with this stage alone, which may be a search's."""
+        """Return the plan with this stage alone, which may be a stage of the search."""
         return self.model_copy(update={"stages": [stage], "find": None})
 
     def part(self, index: int, of: int) -> Self:
-        """Return the part of the plan for the unit with this index, of this many.
+        """Return the part of the plan for the unit with this index out of this many.
 
-        A search is at the pace of one unit, with its share of the first and of the largest load.
+        A search has the pace of one unit, and that unit's share of the first and of the largest load.
         """
         find = self.find
         if find is None:

@@ -70,7 +70,7 @@ Things = Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
 
 GrowUnit = Literal["units", "relations", "applications", "machines"]
 GROW_UNITS: tuple[GrowUnit, ...] = get_args(GrowUnit)
-"""The units of loads of the grow workload. A plan counts in the first of these that it makes any of."""
+"""The units of loads of the grow workload. A plan counts in the first of these of which it makes any."""
 
 
 class GrowStage(BaseStage, frozen=True):
@@ -107,7 +107,7 @@ class GrowStage(BaseStage, frozen=True):
         }
 
     def on_top(self, before: BaseStage) -> Self:
-        """Return a stage that makes the units that this one does, where those of the stage before stay."""
+        """Return a stage that makes as many units as this one, on top of those of the stage before."""
         return self.model_copy(update={"units": self.units + -(-before.size // max(1, self.applications))})
 
     @model_validator(mode="after")
@@ -177,7 +177,7 @@ class GrowPlan(BaseSearchPlan, frozen=True):
 
     @property
     def counted(self) -> GrowUnit:
-        """What the model's size is counted in: the first of GROW_UNITS that the plan makes any of."""
+        """What the model's size is counted in: the first of GROW_UNITS of which the plan makes any."""
         made: list[GrowUnit] = [
             name for name in GROW_UNITS if any(stage.amounts[name] for stage in self.planned)
         ]
@@ -197,12 +197,12 @@ class GrowPlan(BaseSearchPlan, frozen=True):
 
     @property
     def accumulates(self) -> bool:
-        """Whether what a load makes stays where the next one makes its own: units of a batch do."""
+        """Whether the things of one load stay when the next load makes its own: units of a batch do."""
         return self.load == "batch"
 
     @property
     def observe_every(self) -> float:
-        """Seconds between two times that the model's status is asked for; 0 for never."""
+        """Seconds between two requests for the model's status; 0 for none."""
         return self.workload.observe_every
 
     @property
@@ -220,7 +220,7 @@ class GrowPlan(BaseSearchPlan, frozen=True):
         return (stage.batch or self.workload.batch) if load == "batch" else stage.amounts[load]
 
     def stage_at(self, load: float) -> GrowStage:
-        """Return the stage of this load: a search's, or one that otherwise is like the last listed one.
+        """Return the stage with this load: a stage of the search, or one otherwise like the last listed stage.
 
         With a batch, it makes as many units as that one.
         """
@@ -258,7 +258,7 @@ class GrowPlan(BaseSearchPlan, frozen=True):
         )
 
     def listed_part(self, index: int, of: int) -> Self:
-        """Return the part of a plan with stages for the unit with this index, of this many: a model of its own."""
+        """Return the part of a plan with stages for the unit with this index out of this many: a model of its own."""
         sharing = min(of, self.workload.concurrency or of)
         in_units = any(stage.size for stage in self.stages)
         by_application = not in_units or all(
@@ -268,22 +268,22 @@ class GrowPlan(BaseSearchPlan, frozen=True):
             stage.units if in_units and not by_application else stage.amounts[self.counted]
             for stage in self.stages
         )
-        # A unit without any load has no share of the rest either, but keeps it when the load is taken away.
+        # A unit that never has load has no share of the rest either. One whose load is taken away keeps its share.
         if most:
             sharing = min(sharing, most)
         for number, stage in enumerate(self.stages):
             _check_fit(number, stage, sharing, by_application)
         stages = [_stage_part(stage, index, sharing, by_application) for stage in self.stages]
         changes: dict[str, float] = {"observe_every": 0.0} if index else {}
-        if self.workload.concurrency is not None:  # a batch is how large a call is
+        if self.workload.concurrency is not None:  # a batch, the size of a call, is not divided
             changes["concurrency"] = max(1, share_of(self.workload.concurrency, index, sharing))
         workload = self.workload.model_copy(update=changes)
         return self.model_copy(update={"workload": workload, "stages": stages})
 
     @property
     def patience(self) -> float:
-        """Seconds without headway after which a load is no longer waited for: those of a second try, as things that
-        take too long are retried. When a service is killed, every request that it had accepted may hang."""
+        """Seconds without progress after which waiting for a load ends: those of a second try, because things that take
+        too long are retried. When a service is killed, every request that it had accepted may hang."""
         return 2 * self.workload.timeout
 
     @property
@@ -295,7 +295,7 @@ class GrowPlan(BaseSearchPlan, frozen=True):
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """The operations that thresholds may be about."""
+        """The operations that thresholds may name."""
         return GROW_OPERATIONS
 
     @model_validator(mode="after")
@@ -346,7 +346,7 @@ def _stage_part(stage: GrowStage, index: int, of: int, by_application: bool) -> 
 
 
 def _check_fit(number: int, stage: GrowStage, of: int, by_application: bool) -> None:
-    """Refuse a stage of which a part would have units and no machine, or more relations than pairs."""
+    """Refuse a stage if one of its parts would have units but no machine, or more relations than pairs."""
     having = (of if by_application else min(of, stage.units)) if stage.size else 0
     if stage.machines < having:
         raise UserError(

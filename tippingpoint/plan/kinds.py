@@ -24,7 +24,7 @@ DEFAULT = "etcd"
 
 @dataclass(frozen=True)
 class MachineNeeds:
-    """What a plan needs of the machine that a run is on, where a run itself may not see to it. A charm does."""
+    """What a plan needs on the run's machine that the run itself may not set up. A charm does."""
 
     packages: tuple[str, ...] = ()
     """Packages of the distribution."""
@@ -33,7 +33,7 @@ class MachineNeeds:
     virtualises: bool = False
     """Whether the machine has to run virtual machines."""
     libvirt_key: str = ""
-    """A public key of SSH that has to reach the machine's libvirt while the run lasts; empty for none."""
+    """A public SSH key that must give access to the machine's libvirt during the run; empty for none."""
 
 
 class TargetSection(Section, frozen=True):
@@ -53,8 +53,8 @@ class TargetSection(Section, frozen=True):
     releases: ClassVar[bool] = True
     """Whether a call releases a lease, so that leases can be claimed and released at a rate."""
     steady_leader: ClassVar[str] = ""
-    """The word for the member that leads, if it only changes when something broke: a change without a fault, or a
-    controller that ends without one, is then a cliff. Empty where leaders may change."""
+    """The word for the member that leads, if the leader only changes when something broke. A change without a fault, or
+    a controller that ends without one, is then a cliff. Empty if leaders may change."""
     things: ClassVar[str] = "containers"
     """The word for the things that a spawn workload makes here."""
     member: ClassVar[str] = "member"
@@ -62,10 +62,10 @@ class TargetSection(Section, frozen=True):
     on_members: ClassVar[bool] = True
     """Whether things are on members, and may be lost with one."""
     called: ClassVar[Mapping[str, str]] = {}
-    """The names of the steps of a thing's life (spawn.LIFE) here, where they differ. Other steps are not timed then.
+    """This target's names for the steps of a thing's life (spawn.LIFE), if they differ. Other steps are then not timed.
 
-    Without `reachable` among them a thing has its address once it has started. With `release` among them things that
-    are in use are released before they are removed, and with `off` and `on` they can be switched.
+    Without `reachable` among them, a thing has its address once it has started. With `release`, things in use are
+    released before they are removed. With `off` and `on`, they can be switched.
     """
     observations: ClassVar[tuple[str, ...]] = ()
     """The requests of ordinary users, timed as the number of things grows."""
@@ -74,13 +74,13 @@ class TargetSection(Section, frozen=True):
     products: ClassVar[tuple[str, ...]] = ()
     """Other products that are loaded as this kind. The version of such a target begins with the product's name."""
     called_real: ClassVar[str] = ""
-    """The name of a real target of this kind, where the kind alone is no good name."""
+    """The name of a real target of this kind, if the kind alone is not a good name."""
     coded_errors: ClassVar[bool] = False
     """Whether its errors end with a code in brackets, "(not found)", by which they are counted."""
     rate_limit: ClassVar[str] = ""
     """The setting of the target that decides when it refuses calls as *limited*, and how to lift it."""
     steps_note: ClassVar[str] = ""
-    """A report's note on the steps of a thing's life, where their names say too little."""
+    """A report's note on the steps of a thing's life, if their names are not clear enough."""
     evicts: ClassVar[bool] = False
     """Whether a member that is gone can be removed by force."""
     filled_in: ClassVar[tuple[str, ...]] = ()
@@ -93,7 +93,8 @@ class TargetSection(Section, frozen=True):
         return False
 
     def check(self, plan: BasePlan) -> None:
-        """Check a whole plan; ValueError, as `field: value: expected ...`, where this target cannot do what it asks."""
+        """Check a whole plan; ValueError, as `field: value: expected ...`, if this target cannot do what it asks
+        for."""
 
     @property
     def programs(self) -> Mapping[str, str]:
@@ -102,7 +103,7 @@ class TargetSection(Section, frozen=True):
 
     @property
     def needs(self) -> MachineNeeds:
-        """What a run needs of our machine beside programs."""
+        """What a run needs on our machine besides programs."""
         return MachineNeeds()
 
     @property
@@ -111,15 +112,15 @@ class TargetSection(Section, frozen=True):
         return ()
 
     def of_unit(self, number: int) -> Self:
-        """The section for the unit with this number, counted from 0, where many units run a plan together."""
+        """The section for the unit with this number, counted from 0, when many units run a plan together."""
         return self
 
     def on_unit(self, address: str) -> Mapping[str, Any]:
-        """The fields that a unit of a charm at this address fills in, beside how the target is reached."""
+        """The fields that a charm's unit at this address fills in, besides those for reaching the target."""
         return {}
 
     def check_in_charm(self) -> None:
-        """UserError where a plan for a charm may not have this section."""
+        """Raise UserError if a plan for a charm may not have this section."""
         for name in self.filled_in:
             if value := getattr(self, name):
                 raise UserError(
@@ -153,7 +154,7 @@ def section_of(kind: str) -> type[TargetSection]:
 
     LookupError when this kind is not installed, UserError when its package cannot be imported.
     """
-    if not kind.isprintable():  # a lone surrogate is not, and cannot be looked for
+    if not kind.isprintable():  # a lone surrogate is not, and cannot be looked up
         raise LookupError
     section = getattr(module_of(kind, "plan"), "SECTION", None)
     if section is None:
@@ -162,7 +163,7 @@ def section_of(kind: str) -> type[TargetSection]:
 
 
 def facts_of(kind: object) -> type[TargetSection]:
-    """The section of this kind with its facts; of an unknown kind, the facts that hold for any."""
+    """The section of this kind with its facts; for an unknown kind, the facts that hold for any."""
     try:
         return section_of(kind) if isinstance(kind, str) else TargetSection
     except (LookupError, UserError):
@@ -203,7 +204,7 @@ class ByKind:
         if isinstance(value, TargetSection):
             return value
         if not isinstance(value, dict):
-            return TargetSection.model_validate(value)  # raises that a mapping is expected
+            return TargetSection.model_validate(value)  # raises the error that a mapping is expected
         kind = cast("dict[str, Any]", value).get("kind", DEFAULT)
         if info.context == RECORDED and is_unknown(kind):
             return UnknownTarget.model_validate(value)

@@ -12,7 +12,7 @@ Bound = Literal["about", "at least", "at most"]
 
 
 class Lasting(NamedTuple):
-    """A time in seconds, and what it is of the real one."""
+    """A time in seconds, and how it bounds the real one."""
 
     seconds: float
     bound: Bound
@@ -27,7 +27,7 @@ class _Stage(NamedTuple):
     ramp: float
     hold: float
     storms: list[float]
-    """When the plan's restart storms begin, counted from the begin of the hold."""
+    """When the plan's restart storms begin, counted from the beginning of the hold."""
 
     @property
     def whole(self) -> float:
@@ -60,18 +60,18 @@ class Schedule:
 
     @property
     def whole(self) -> Lasting | None:
-        """The time of all stages; None if the plan does not say it."""
+        """The time of all stages; None if the plan does not determine it."""
         return self._told(self._after(0)) if self._stages else self.left_of_search(0.0)
 
     def left_of_search(self, searched: float) -> Lasting | None:
-        """The time that is left of a search that began so many seconds ago; None if the plan sets no limit to it."""
+        """The time left for a search that began this many seconds ago; None if the plan does not limit it."""
         return None if self._within is None else Lasting(max(0.0, self._within - searched), "at most")
 
     def left(self, listed: int, *, ramp: float, hold: float | None, storms: int) -> Lasting | None:
-        """The time that is left in a listed stage, from 1, and after it; None if it is unknown.
+        """The time left in a listed stage, from 1, and after it; None if it is unknown.
 
-        `ramp` are the seconds for which its load has been brought up, `hold` those that are left of its hold once that
-        has begun, and `storms` the number of restart storms in it so far.
+        `ramp` is the number of seconds for which its load has been brought up, `hold` the number left of its hold once
+        that has begun, and `storms` the number of restart storms in it so far.
         """
         stage = self._stages[listed - 1]
         if hold is not None:

@@ -43,7 +43,7 @@ COMMANDS: tuple[Command, ...] = get_args(Command)
 
 
 def timed_as(command: Command) -> str:
-    """Return the operation as which a command is timed, from its login to its effect: juju-status."""
+    """Return the name of the operation that times a command, from its login to its effect, such as juju-status."""
     return f"juju-{command}"
 
 
@@ -77,10 +77,10 @@ DAY: Mapping[Command, float] = {
     "add-secret": 1,
     "remove-secret": 1,
 }
-"""The default mix. We know of no published one; it is ours: people mostly look, and undo what they do."""
+"""The default mix. It is our own, because we know of no published one: people mostly look, and undo what they do."""
 
 MAX_UNITS_A_MODEL = 1000
-"""A model has one hollow machine, and a machine so many units."""
+"""A model has one hollow machine, and a machine has at most this many units."""
 
 Models = Annotated[int, Field(ge=1, le=10_000, strict=True, json_schema_extra=in_units("models"))]
 Applications = Annotated[int, Field(ge=1, le=1000, strict=True, json_schema_extra=in_units("applications"))]
@@ -168,7 +168,7 @@ class OperateWorkload(Section, frozen=True):
         return {name: self.mix[name] / whole for name in COMMANDS if self.mix.get(name)}
 
     def of_shapes(self, models: int) -> list[ModelShape]:
-        """Return the shapes of so many models, which take the plan's in turn."""
+        """Return the shapes of this many models, which use the plan's shapes in turn."""
         return [self.shapes[number % len(self.shapes)] for number in range(models)] if self.shapes else []
 
 
@@ -226,7 +226,7 @@ class OperateStage(BaseStage, frozen=True):
 
     @property
     def size(self) -> int:
-        """The number of units in all models, where no shapes say it."""
+        """The number of units in all models, unless shapes define it."""
         return self.models * self.applications * self.units
 
     @property
@@ -332,7 +332,7 @@ class OperatePlan(BaseSearchPlan, frozen=True):
 
     @property
     def counted(self) -> Literal["units"]:
-        """What is there while the load is held: units that are logged in."""
+        """What exists while the load is held: logged-in units."""
         return "units"
 
     def shapes_of(self, stage: OperateStage) -> list[ModelShape]:
@@ -345,7 +345,7 @@ class OperatePlan(BaseSearchPlan, frozen=True):
         return sum(shape.units for shape in self.shapes_of(stage)), self.counted
 
     def rate_of(self, stage: OperateStage) -> float:
-        """Return how many operations of a stage are due per second in all."""
+        """Return how many of a stage's operations are due per second in all."""
         update = self.workload.update_status
         hooks = self.goal(stage)[0] / update if update else 0.0
         rates: list[float] = [getattr(stage, name) or 0.0 for name in _RATES]
@@ -362,11 +362,11 @@ class OperatePlan(BaseSearchPlan, frozen=True):
 
     @property
     def most_workers(self) -> int:
-        """As many as there are models, as each has one worker."""
+        """As many as there are models, because each has one worker."""
         return min(stage.models for stage in self.planned)
 
     def stage_at(self, load: float) -> OperateStage:
-        """Return the stage of this load: a search's, or one that otherwise is like the last listed one."""
+        """Return the stage with this load: a stage of the search, or one otherwise like the last listed stage."""
         find = self.find
         if find is None:
             like, name = self.stages[-1], self.load
@@ -380,7 +380,7 @@ class OperatePlan(BaseSearchPlan, frozen=True):
         return like.model_copy(update={name: max(least, round(load))})
 
     def listed_part(self, index: int, of: int) -> Self:
-        """Return the part of a plan with stages for the unit with this index, of this many: models of its own."""
+        """Return the part of a plan with stages for the unit with this index out of this many: models of its own."""
         fewest = min(stage.models for stage in self.stages)
         if of > fewest:
             place = next(number for number, stage in enumerate(self.stages) if stage.models == fewest)
@@ -398,7 +398,7 @@ class OperatePlan(BaseSearchPlan, frozen=True):
 
     @property
     def patience(self) -> float:
-        """Seconds without headway after which a load is no longer waited for: the time limit of an operation."""
+        """Seconds without progress after which waiting for a load ends: the time limit of an operation."""
         return self.workload.timeout
 
     @property
@@ -410,7 +410,7 @@ class OperatePlan(BaseSearchPlan, frozen=True):
 
     @property
     def operations(self) -> list[str]:
-        """The operations that thresholds may be about."""
+        """The operations that thresholds may name."""
         planned = self.planned
         there: set[str] = {"connect"}
         if self.workload.update_status:
@@ -438,7 +438,7 @@ class OperatePlan(BaseSearchPlan, frozen=True):
         return self
 
     def _check_stages(self) -> None:
-        """Check that shapes and stages do not both say what is in a model, and that there is what is changed."""
+        """Check that shapes and stages do not both define a model's contents, and that what is to be changed exists."""
         for number, stage in enumerate(self.planned):
             place = f"stages.{number}" if self.find is None else "find"
             if self.workload.shapes:

@@ -1,9 +1,9 @@
-"""The packages of targets, by kind: which there are, and the files they ship.
+"""The packages of targets, by kind: which exist, and which files they ship.
 
 A target is a package of its name in `tippingpoint.targets`, or a package that an entry point of the group
 `tippingpoint.targets` names. The entry point's name is the kind, and its value the package (or module) to import.
-Nothing of a target is imported before a plan or a run names its kind, except the package itself, which is light: lists
-of all kinds import it.
+Before a plan or a run names a target's kind, only the package itself is imported. It is light, because lists of all
+kinds import it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from types import ModuleType
 from tippingpoint.errors import UserError, describe
 
 BUILT_IN = ("etcd", "juju", "lxd", "maas", "openstack", "pacemaker")
-"""The targets of the suite, in the order of lists. A new target is one word more."""
+"""The targets of the suite, in the order of lists. A new target adds one word."""
 GROUP = "tippingpoint.targets"
 """The group of entry points of other packages' targets, and the package of ours."""
 
@@ -54,8 +54,8 @@ def module_of(kind: str, part: str) -> ModuleType:
 def kinds_where(holds: Callable[[str], bool]) -> tuple[str, ...]:
     """The kinds of target for which a condition holds.
 
-    A kind is left out where the condition raises UserError, as a package that is not ours cannot be imported. One line
-    on standard error reports that, once in a process.
+    A kind is left out if the condition raises UserError, for instance because a package that is not ours cannot be
+    imported. One line on standard error reports that, once per process.
     """
     found: list[str] = []
     for kind in kinds():

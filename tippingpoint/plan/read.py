@@ -59,7 +59,7 @@ _WORKLOADS: Mapping[str, type[BasePlan]] = {
     "store": StorePlan,
     "operate": OperatePlan,
 }
-"""By workload: the class of a plan that names no kind of target, by which errors are explained too."""
+"""By workload: the class of a plan that names no kind of target. It is also used to explain errors."""
 
 
 def said_kinds(fields: object) -> tuple[object, object]:
@@ -73,7 +73,7 @@ def said_kinds(fields: object) -> tuple[object, object]:
 
 
 def _class_of(fields: object) -> type[BasePlan]:
-    """The class of a plan of these fields. Where the target is unknown, the workload decides."""
+    """The class of a plan with these fields. If the target is unknown, the workload decides."""
     workload, kind = said_kinds(fields)
     if not isinstance(workload, str):
         return ClaimPlan
@@ -94,7 +94,7 @@ def _read(value: object, info: ValidationInfo) -> BasePlan:
 
 
 def _check_answers(kind: object, workload: str) -> None:
-    """See that targets of this kind answer to this workload; UserError where what brings the kind is broken."""
+    """Check that targets of this kind support this workload; UserError if the package of the kind is broken."""
 
     def answers(kind: str) -> bool:
         return workload in section_of(kind).plans
@@ -113,12 +113,12 @@ _PLANS: TypeAdapter[Plan] = TypeAdapter(AnyPlan)
 
 
 def validate_plan(fields: object) -> Plan:
-    """The plan of these fields; ValidationError where they are no plan."""
+    """The plan with these fields; ValidationError if they are not a plan."""
     return _PLANS.validate_python(fields)
 
 
 def recorded_plan(fields: object) -> Plan:
-    """The plan in a manifest, by which its run is read; ValidationError where this version cannot read it.
+    """The plan in a manifest, for reading its run; ValidationError if this version cannot read it.
 
     The section of an unknown target is kept as it was written.
     """
@@ -154,7 +154,7 @@ def parse_plan(text: str, overrides: Sequence[str] = (), source: str = "plan") -
 
 
 def read_yaml(text: str) -> object:
-    """Return the value in a text in YAML from outside; raises ValueError that says in one line why there is none."""
+    """Return the value in a YAML text from outside; raises ValueError that says in one line why there is none."""
     if len(text) > MAX_TEXT:
         raise ValueError(f"{len(text)} characters, more than {MAX_TEXT}")
     try:
@@ -166,7 +166,7 @@ def read_yaml(text: str) -> object:
 
 
 def _why(problem: Exception) -> str:
-    """Why a text is no YAML: without the lines that PyYAML quotes, which may have a password."""
+    """Why a text is not YAML, without the lines that PyYAML quotes, which may contain a password."""
     if isinstance(problem, yaml.MarkedYAMLError) and problem.problem_mark is not None:
         mark = problem.problem_mark
         words = " ".join(f"{problem.context or ''} {problem.problem or ''}".split())
@@ -176,7 +176,7 @@ def _why(problem: Exception) -> str:
 
 
 def load_plan(name: str, overrides: Sequence[str] = ()) -> Plan:
-    """The plan in the file of that name, or the shipped plan of that name; UserError where there is neither."""
+    """The plan in the file of that name, or the shipped plan of that name; UserError if there is neither."""
     return parse_plan(plan_text(name), overrides, name)
 
 
@@ -190,7 +190,7 @@ def _override(fields: dict[str, Any], override: str) -> None:
     except ValueError as problem:
         if not isinstance(problem.__cause__, yaml.YAMLError) or isinstance(problem.__cause__, NotOurs):
             raise UserError("--set", written(override), f"a value in YAML ({problem})") from None
-        value = text  # no YAML at all, such as a description with a colon
+        value = text  # not YAML at all, such as a description with a colon
     *parents, last = key.split(".")
     place: Any = fields
     for parent in parents:

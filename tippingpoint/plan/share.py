@@ -1,11 +1,11 @@
 """One unit's part of a plan that many units run together. Sizes and pace are divided, and add up to the plan's.
 
 Each unit makes things of its own (keys, projects, a model), so that parts never meet in the target. The load is
-divided: leases; the groups of a fill, or the things of each group where any stage has fewer groups than units; a
-model's applications (or the units of each), machines and relations. Rates are divided evenly.
+divided: leases; the groups of a fill, or the things of each group if any stage has fewer groups than units; a model's
+applications (or the units of each), machines and relations. Rates are divided evenly.
 
-A limit on simultaneous work (`concurrency`, `batch`) cannot be divided among more units than it counts. The first units
-have a share then, and the others have no load. The first unit alone observes, as often as `observe_every` says.
+A limit on simultaneous work (`concurrency`, `batch`) cannot be divided among more units than it counts. Then the first
+units have a share, and the others have no load. Only the first unit observes, as often as `observe_every` says.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ P = TypeVar("P", bound=BasePlan)
 
 
 def part_of(plan: P, index: int, of: int) -> P:
-    """The part of a plan for the unit with this index, of this many units. For one unit it is the plan itself.
+    """The part of a plan for the unit with this index out of this many units. For one unit it is the plan itself.
 
     UserError, for every index, when this many units cannot share the plan. A part may have stages without leases, which
     a written plan may not.
@@ -31,15 +31,15 @@ def part_of(plan: P, index: int, of: int) -> P:
 
 
 def threshold_part(threshold: Threshold, of_load: float) -> Threshold:
-    """Return a threshold for a share of the load, from 0 to 1: a throughput is limited by that share of its limit."""
+    """Return a threshold for a share of the load, from 0 to 1: a limit on throughput is multiplied by it."""
     if threshold.throughput is None or of_load >= 1:
         return threshold
     return threshold.model_copy(update={"throughput": threshold.throughput * of_load})
 
 
 def probe_part(plan: SearchPlan, load: float, index: int, of: int) -> tuple[AnyStage, float, float]:
-    """The stage of a load that is in no list, as the unit with this index has it, of this many: with its share of the
-    load, and the seconds after the stage's begin at which the unit begins.
+    """The stage for an unlisted load, of the unit with this index out of this many; its share of the load; and how many
+    seconds after the stage's beginning the unit begins.
 
     UserError, as for `part_of`.
     """
@@ -59,7 +59,7 @@ def _without_load(plan: GrowPlan, index: int, of: int) -> GrowStage:
 
 
 def size_of(plan: Plan, part: Plan, stage: int) -> float:
-    """The load of a part of this plan in a listed stage (from 1), as the plan's `loads` count it. A stage that destroys
-    has the load of the stage before."""
+    """The load of a part of this plan in a listed stage (from 1), as the plan's `loads` count it. A stage of the kind
+    `destroy` has the load of the stage before."""
     destroys = plan.loads[stage - 1][0] == "destroy"
     return part.load_in(stage - 1 if destroys else stage, plan.load)

@@ -17,9 +17,10 @@ from tippingpoint.plan.kinds import ByKind, TargetSection
 from tippingpoint.util.durations import format_duration
 
 LIFE = ("create", "start", "reachable", "probe", "launch", "delete", "total")
-"""The steps of one thing's life. `launch` is the time from the moment it was due until it is as `until` says. `total`
-is the time until it is removed again, where the plan removes each thing. Some targets have more steps, by names in
-`TargetSection.called`: `off` and `on` switch a thing that was probed, and `release` precedes `delete`."""
+"""The steps of one thing's life. `launch` is the time from the moment it was due until it reaches the state that
+`until` names. `total` is the time until it is removed again, if the plan removes each thing. Some targets have more
+steps, named in `TargetSection.called`: `off` and `on` switch a thing that was probed, and `release` precedes
+`delete`."""
 
 Until = Literal["created", "started", "reachable", "probed", "switched"]
 Passing = Literal["locked", "quorum", "unreachable", "busy", "timeout", "full", "quota", "image", "other"]
@@ -132,7 +133,7 @@ def paces_of(paced: SpawnWorkload | SpawnStage) -> dict[PaceKind, float]:
 
 
 def _own_pace(paced: SpawnWorkload | SpawnStage, index: int, of: int) -> dict[str, float]:
-    """What a unit has of the pace of a workload or a stage; one without a share keeps a pace that it does not use."""
+    """A unit's share of the pace of a workload or a stage; a unit without a share keeps a pace that it does not use."""
     return {
         name: value / of if name == "rate" else max(1, share_of(round(value), index, of))
         for name, value in paces_of(paced).items()
@@ -169,7 +170,7 @@ class SpawnStage(BaseStage, frozen=True):
         return {"instances": self.groups * self.instances}
 
     def on_top(self, before: BaseStage) -> Self:
-        """Return a stage that makes what this one does, where the things of the stage before stay."""
+        """Return a stage that makes what this one does, on top of the things of the stage before."""
         return self.model_copy(update={"instances": self.instances + -(-before.size // self.groups)})
 
     @property
@@ -277,17 +278,17 @@ class SpawnPlan(BaseSearchPlan, frozen=True):
 
     @property
     def accumulates(self) -> bool:
-        """Whether what a load makes stays where the next one makes its own: at a pace, things stay without `cycle`."""
+        """Whether the things of one load stay when the next load makes its own: at a pace, they do without `cycle`."""
         return self.load in PACES and not self.cycles
 
     @property
     def cycles(self) -> bool:
-        """Whether each thing is removed as soon as it was made, so that nothing stays in the target."""
+        """Whether each thing is removed as soon as it is made, so that nothing stays in the target."""
         return self.workload.cycle
 
     @property
     def observe_every(self) -> float:
-        """Seconds between two times that the requests of ordinary users are sent; 0 for never."""
+        """Seconds between two rounds of the requests of ordinary users; 0 for none."""
         return self.workload.observe_every
 
     @property
@@ -302,7 +303,7 @@ class SpawnPlan(BaseSearchPlan, frozen=True):
         return max(stage.size + stage.groups for stage in self.planned)
 
     def goal(self, stage: BaseStage) -> tuple[int, str]:
-        """Return how many things exist in a stage, or were made where none stays, and the target's word for them."""
+        """Return how many things exist in a stage, or were made if none stays, and the target's word for them."""
         return stage.size, self._things
 
     @property
@@ -324,9 +325,9 @@ class SpawnPlan(BaseSearchPlan, frozen=True):
         return super().load_in(stage, load) if self.stages[stage - 1].size or load == "members" else 0
 
     def stage_at(self, load: float) -> SpawnStage:
-        """Return the stage of this load: a search's, or one that otherwise is like the last listed one.
+        """Return the stage with this load: a stage of the search, or one otherwise like the last listed stage.
 
-        At a pace, it makes as many things as that one, and at a rate for as long.
+        At a pace, it makes as many things as that stage; at a rate, it makes them for as long.
         """
         find = self.find
         if find is None:
@@ -354,7 +355,7 @@ class SpawnPlan(BaseSearchPlan, frozen=True):
         return last.model_copy(update={"instances": max(1, ceil(made / last.groups)), self.load: amount})
 
     def listed_part(self, index: int, of: int) -> Self:
-        """Return the part of a plan with stages for the unit with this index, of this many: groups of its own."""
+        """Return the part of a plan with stages for the unit with this index out of this many: groups of its own."""
         sharing = min(of, self.shared_by or of)
         by_group = all(stage.groups >= sharing for stage in self.stages if stage.size)
         divided = "groups" if by_group or index >= sharing else "instances"
@@ -370,14 +371,14 @@ class SpawnPlan(BaseSearchPlan, frozen=True):
         return self.model_copy(update={"workload": workload, "stages": stages})
 
     def begins_after(self, stage: int, index: int) -> float:
-        """Return the seconds after a stage's begin at which a unit begins, in an open loop at its turn."""
+        """Return how many seconds after a stage's beginning a unit begins, in an open loop at its turn."""
         rate = self.workload.at(self.stages[stage - 1]).rate
         return index / rate if rate is not None else 0.0
 
     @property
     def patience(self) -> float:
-        """Seconds without headway after which a load is no longer waited for: those of a second try, as things that
-        take too long are retried. When a service is killed, every request that it had accepted may hang."""
+        """Seconds without progress after which waiting for a load ends: those of a second try, because things that take
+        too long are retried. When a service is killed, every request that it had accepted may hang."""
         return 2 * self.workload.timeout
 
     @property
@@ -401,7 +402,7 @@ class SpawnPlan(BaseSearchPlan, frozen=True):
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """The operations that thresholds may be about."""
+        """The operations that thresholds may name."""
         return spawn_operations(type(self.target))
 
     @model_validator(mode="after")
@@ -450,7 +451,7 @@ class SpawnPlan(BaseSearchPlan, frozen=True):
         check_after(self.after, self.thresholds, measured, "nothing is removed while the load goes down")
 
     def _check_paces(self) -> None:
-        """Check that there is exactly one kind of pace in all, and that a pace that differs makes things."""
+        """Check that there is exactly one kind of pace in all, and that stages with different paces make things."""
         own = paces_of(self.workload)
         if self.find is not None:
             searched = () if self.find.load == "instances" else (self.find.load,)
@@ -484,6 +485,6 @@ class SpawnPlan(BaseSearchPlan, frozen=True):
 
 
 def spawn_operations(target: type[TargetSection]) -> tuple[str, ...]:
-    """The operations of the spawn workload on such a target. `poll` is its own list of a group."""
+    """The operations of the spawn workload on such a target. `poll` is the workload's own list of a group."""
     life = tuple(target.called.values()) or LIFE
     return (*life, *(("evict",) if target.evicts else ()), "poll", *target.observations)

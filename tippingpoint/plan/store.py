@@ -29,11 +29,11 @@ MIXED: tuple[StoreOperation, ...] = get_args(StoreOperation)
 STORE_OPERATIONS = (*MIXED, "watch", "watch-event", "expire")
 """The operations of the store workload.
 
-`watch` is a watcher that comes up, `watch-event` an event on its way from the answer to the write to a watcher, and
-`expire` a key whose lease is over, until it is gone.
+`watch` lasts until a watcher is up, `watch-event` from the answer to the write until a watcher has the event, and
+`expire` from the end of a key's lease until the key is gone.
 """
 ON_KEYS = ("put", "get", "range", "txn", "txn-del", "del")
-"""The operations of a mix that need keys to be there."""
+"""The operations of a mix that need existing keys."""
 
 MAX_KEYS = 10_000_000
 MAX_BYTES = 1_000_000
@@ -240,7 +240,7 @@ class StorePlan(BaseSearchPlan, frozen=True):
 
     @property
     def counted(self) -> Literal["watchers", "keys"]:
-        """What is there while the load is held: watchers where the plan has any, else keys."""
+        """What exists while the load is held: watchers if the plan has any, else keys."""
         return "watchers" if any(stage.watchers for stage in self.planned) else "keys"
 
     def goal(self, stage: BaseStage) -> tuple[int, str]:
@@ -255,11 +255,11 @@ class StorePlan(BaseSearchPlan, frozen=True):
 
     @property
     def most_workers(self) -> int:
-        """As many as there are prefixes, as each has one worker."""
+        """As many as there are prefixes, because each has one worker."""
         return self.workload.prefixes
 
     def stage_at(self, load: float) -> StoreStage:
-        """Return the stage of this load: a search's, or one that otherwise is like the last listed one."""
+        """Return the stage with this load: a stage of the search, or one otherwise like the last listed stage."""
         find = self.find
         if find is None:
             like, name = self.stages[-1], self.load
@@ -272,7 +272,7 @@ class StorePlan(BaseSearchPlan, frozen=True):
         return like.model_copy(update={name: round(load)})
 
     def listed_part(self, index: int, of: int) -> Self:
-        """Return the part of a plan with stages for the unit with this index, of this many: prefixes of its own."""
+        """Return the part of a plan with stages for the unit with this index out of this many: prefixes of its own."""
         if of > self.workload.prefixes:
             raise UserError(
                 "workload.prefixes",
@@ -289,7 +289,7 @@ class StorePlan(BaseSearchPlan, frozen=True):
 
     @property
     def patience(self) -> float:
-        """Seconds without headway after which a load is no longer waited for: the time limit of an operation."""
+        """Seconds without progress after which waiting for a load ends: the time limit of an operation."""
         return self.workload.timeout
 
     @property
@@ -301,7 +301,7 @@ class StorePlan(BaseSearchPlan, frozen=True):
 
     @property
     def operations(self) -> list[str]:
-        """The operations that thresholds may be about."""
+        """The operations that thresholds may name."""
         there = set(self.workload.shares() if any(stage.operations for stage in self.planned) else ())
         if any(stage.expiring for stage in self.planned):
             there.add("lease-grant")

@@ -1,7 +1,7 @@
 """How to reach a target, read from the secret that an operator gives to a charm.
 
-A target's package has it as `SECRET` of its module `secret`; without it no charm can reach the target. Data of
-relations is brought into the same form, so that one way leads from there to a plan's target and its files.
+A target's package defines it as `SECRET` in its module `secret`; without it no charm can reach the target. Data of
+relations is converted into the same form, so that both lead to a plan's target and its files in one way.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Secret(ABC, Generic[S]):
     example: ClassVar[str]
     """An example of its content, as for `juju add-secret NAME`."""
     names: ClassVar[Mapping[str, str]] = {}
-    """Names in the errors of `read`, and the secret's keys for them: "client_key" is "client-key"."""
+    """Names that errors of `read` use, and the secret's keys for them: "client_key" is "client-key"."""
 
     @abstractmethod
     def reached(self, content: Mapping[str, str], units: int) -> Reached:

@@ -35,7 +35,7 @@ E = TypeVar("E", bound=Entry)
 W = TypeVar("W", bound=BaseModel)
 
 Connections = Mapping[str, tuple[int, int]]
-"""A size by field of the plan, and the number of connections for each of it."""
+"""By field of the plan: its value, and the number of connections for each one."""
 Tell = Callable[[str], None]
 """Called with a sentence that the report is to show as a note on the data."""
 
@@ -58,15 +58,15 @@ class Target(ABC, Generic[S, E, W]):
     could create a thing after everything was removed."""
 
     def connections(self, plan: Plan) -> Connections:
-        """Return the needs of open files in the workers: by field of the plan, its size and the connections for each.
+        """Return the workers' need of open files: by field of the plan, its value and the connections for each one.
 
         Empty if a few connections carry all of the load.
         """
         return {}
 
     def connections_of_worker(self, plan: Plan) -> Connections:
-        """Return what each worker connects, however small its share: by field of the plan, its value and the
-        connections for each of it."""
+        """Return the connections of each worker, however small its share: by field of the plan, its value and the
+        connections for each one."""
         return {}
 
     def danger(self, section: S) -> str:

@@ -80,7 +80,7 @@ def access(target: EtcdTarget, alpn: str | None = None) -> EtcdAccess:
 
 
 def pause(failures: int) -> float:
-    """Return the seconds to wait before retrying a connection or a query after so many failures in a row."""
+    """Return the seconds to wait before retrying a connection or a query after this many failures in a row."""
     return backoff(failures, _FIRST_RETRY, _LONGEST_RETRY)
 
 
@@ -130,7 +130,7 @@ def _endpoint(url: str) -> Endpoint:
 
 
 def tls(target: EtcdTarget, alpn: str | None = None) -> ssl.SSLContext:
-    """Return what verifies members and shows our certificate. UserError when a file is unusable."""
+    """Return the context that verifies members and shows our certificate. UserError when a file is unusable."""
     for name, path in (("ca", target.ca), ("cert", target.cert), ("key", target.key)):
         if path is not None:
             read_text(f"target.{name}", path, "a PEM file", private=name == "key")

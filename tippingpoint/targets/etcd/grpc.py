@@ -30,13 +30,13 @@ from tippingpoint.targets.etcd.http2 import Connection, Headers, Stream, StreamE
 ) = range(17)
 
 MAX_MESSAGE = 64 << 20
-"""Bytes of the longest message accepted of a list. LeaseLeases of a million leases has 11 MB."""
+"""Bytes of the longest list that is accepted as a message. LeaseLeases with a million leases has 11 MB."""
 LONGEST = 1 << 20
-"""Bytes of the longest message of any other call. The longest ones expected, about a cluster, have some kB."""
+"""Bytes of the longest message accepted from any other call. The longest expected, about a cluster, have some kB."""
 _LONGEST_CODE = 9  # digits
 _PREFIX = 5  # bytes before a message: a flag, and its length
 
-# gRPC's http-grpc-status-mapping document, for answers of a proxy between client and server.
+# gRPC's http-grpc-status-mapping document, for answers from a proxy between client and server.
 _OF_HTTP = {
     "400": INTERNAL,
     "401": UNAUTHENTICATED,
@@ -57,7 +57,7 @@ _OF_RESET = {
 
 
 class RpcError(Exception):
-    """A call that ended with another status than OK: gRPC's code, and the message on one line."""
+    """A call that ended with a status other than OK: gRPC's code, and the message on one line."""
 
     def __init__(self, code: int, message: str) -> None:
         self.code = code
@@ -95,7 +95,7 @@ class Call(Stream):
         super().__init__()
         self._longest = longest
         self._rest: bytearray | None = None
-        self._needed = 0  # bytes of the rest, until they are looked at again
+        self._needed = 0  # bytes that the rest must have before it is read again
         self._status = ""
         self._detail = ""
         self._http = ""

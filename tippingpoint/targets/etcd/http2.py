@@ -2,8 +2,8 @@
 
 A `Stream` is called back with headers, data and its end. Everything sent during one turn of the event loop
 leaves in one write, and a stream's messages in as few DATA frames as flow control allows.
-Maintained Python clients (grpc.aio, httpx with h2) cost some 100 us of CPU per call. The keepalives of
-20,000 leases must cost a few (compared in tests/benchmarks/bench_keepalive.py).
+Maintained Python clients (grpc.aio, httpx with h2) cost some 100 us of CPU per call. The keepalives of 20,000 leases
+must cost only a few each (compared in tests/benchmarks/bench_keepalive.py).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MAX_HEADER_BLOCK = 1 << 14
 MOST_HELD = 16 << 20
 """Bytes of unfinished messages that are kept for a connection's other streams while one more arrives."""
 FLOOD = 10_000
-"""Frames without content that a peer may send in addition to _CREDIT for each frame that carries something. A round
+"""Frames without content that a peer may send in addition to _CREDIT for each frame that carries something. Each round
 trip has some: window updates, and pings by which gRPC servers measure the connection."""
 MOST_REPLIES = 1000
 """Acknowledgements that wait for a peer that does not read."""
@@ -371,7 +371,7 @@ class Connection(asyncio.Protocol):
         elif kind == GOAWAY:
             if len(payload) < 8 or stream_id:
                 raise ProtocolError("malformed GOAWAY", FRAME_SIZE_ERROR)
-            self.unasked(FLOOD // 10)  # it is looked at for each stream
+            self.unasked(FLOOD // 10)  # handling it takes a look at each stream
             self._goaway(payload)
         elif kind == PUSH_PROMISE:
             raise ProtocolError("PUSH_PROMISE, which was refused")
@@ -471,13 +471,13 @@ class Connection(asyncio.Protocol):
     # --- what a peer may ask for without being asked
 
     def unasked(self, weight: int = 1) -> None:
-        """Count a frame, or a message, that answers nothing. ProtocolError if there are too many."""
+        """Count an unsolicited frame or message. ProtocolError if there are too many."""
         self._noise += weight
         if self._noise > FLOOD:
             raise ProtocolError("a flood of frames that carry nothing", ENHANCE_YOUR_CALM)
 
     def hold(self, stream: Stream, size: int) -> None:
-        """Count bytes of a stream's unfinished message. ProtocolError if the others' are too many."""
+        """Count bytes of a stream's unfinished message. ProtocolError if the other streams have too many."""
         stream.held += size
         self._held += size
         if self._held - stream.held > MOST_HELD:

@@ -83,7 +83,7 @@ def header_revision(header: bytes) -> int:
 
 
 def lease_grant(ttl: int, lease: int) -> bytes:
-    """LeaseGrantRequest: seconds, and the id that the lease shall have."""
+    """LeaseGrantRequest: the lease's seconds, and its id."""
     return integer(1, ttl) + integer(2, lease)
 
 
@@ -124,12 +124,12 @@ def keep_alive_lease(answer: bytes) -> int:
 
 
 def lease_time_to_live(lease: int) -> bytes:
-    """LeaseTimeToLiveRequest that asks for the lease's keys, too."""
+    """LeaseTimeToLiveRequest that also asks for the lease's keys."""
     return integer(1, lease) + integer(2, 1)
 
 
 def lease_keys(answer: bytes) -> list[bytes]:
-    """The keys that have a lease, by a LeaseTimeToLiveResponse."""
+    """The keys attached to a lease, from a LeaseTimeToLiveResponse."""
     return _all(answer, 5)
 
 
@@ -148,7 +148,7 @@ def put(key: bytes, value: bytes, lease: int = 0) -> bytes:
 
 
 def put_all(puts: Iterable[bytes]) -> bytes:
-    """TxnRequest that makes these PutRequests, without a condition."""
+    """TxnRequest that makes these PutRequests unconditionally."""
     return b"".join(text(2, text(2, one)) for one in puts)
 
 
@@ -203,8 +203,8 @@ def key_range(
     keys_only: bool = False,
     count_only: bool = False,
 ) -> bytes:
-    """RangeRequest for a key, or for all from it to before `end`: at most `limit` of them, or all for 0, as they were
-    at a revision, or are now for 0. `serializable` asks no quorum."""
+    """RangeRequest for a key, or for all keys from it to before `end`: at most `limit` of them (0: all), as of a
+    revision (0: now). `serializable` reads without a quorum."""
     request = text(1, key)
     if end:
         request += text(2, end)
@@ -219,7 +219,7 @@ def modified(answer: bytes) -> int:
 
 
 def page(answer: bytes) -> tuple[int, bool, bytes]:
-    """The store's revision in a RangeResponse, whether it has not all keys, and its last key (empty without any)."""
+    """The store's revision in a RangeResponse, whether it lacks any keys, and its last key (empty without any)."""
     header, more, last = 0, False, b""
     for number, value in fields(answer):
         if number == 2 and isinstance(value, bytes):
@@ -237,7 +237,7 @@ def revisions(answer: bytes) -> list[tuple[bytes, int]]:
 
 
 def count(answer: bytes) -> int:
-    """How many keys a RangeResponse says there are."""
+    """The number of keys that a RangeResponse reports."""
     return _int(answer, 4)
 
 
@@ -247,17 +247,17 @@ def key_values(answer: bytes) -> list[KeyValue]:
 
 
 def delete_range(key: bytes, end: bytes = b"") -> bytes:
-    """DeleteRangeRequest for a key, or for all from it to before `end`."""
+    """DeleteRangeRequest for a key, or for all keys from it to before `end`."""
     return text(1, key) + text(2, end) if end else text(1, key)
 
 
 def deleted(answer: bytes) -> int:
-    """How many keys a DeleteRangeResponse says were deleted."""
+    """The number of deleted keys that a DeleteRangeResponse reports."""
     return _int(answer, 2)
 
 
 def after_prefix(prefix: bytes) -> bytes:
-    """The first key after all those that begin with a prefix (which does not end in 0xff)."""
+    """The first key after all keys that begin with a prefix (which does not end in 0xff)."""
     return prefix[:-1] + bytes([prefix[-1] + 1])
 
 
@@ -282,8 +282,8 @@ def watch_deletion(watch: int, key: bytes, from_revision: int) -> bytes:
 
 
 def watch_prefix(watch: int, first: bytes, end: bytes, from_revision: int, *, deletions: bool) -> bytes:
-    """WatchRequest: report all changes, or deletions alone, of keys from `first` to before `end`, from a revision on,
-    or from now on for 0, on a watch with this id."""
+    """WatchRequest: on a watch with this id, report all changes, or only deletions, of keys from `first` to before
+    `end`, beginning at a revision (0: now)."""
     create = text(1, first) + text(2, end) + integer(7, watch)
     if from_revision:
         create += integer(3, from_revision)
@@ -293,7 +293,7 @@ def watch_prefix(watch: int, first: bytes, end: bytes, from_revision: int, *, de
 
 
 def event(message: bytes) -> tuple[int, bytes, bool]:
-    """The revision, the key and whether it was deleted, of an event in a WatchResponse."""
+    """An event in a WatchResponse: its revision, its key, and whether the key was deleted."""
     deleted, kv = False, b""
     for number, value in fields(message):
         if number == 1:

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 
 class Etcd(Target[EtcdTarget, EtcdEntry, EtcdWorkspace]):
-    """Leases or keys in a real cluster. The workers create all of them, each within its part of what the entry
-    names."""
+    """Leases or keys in a real cluster. The workers create all of them, each within its part of the names in the ledger
+    entry."""
 
     workspace = EtcdWorkspace
 
     def connections_of_worker(self, plan: Plan) -> Connections:
         target = plan.target
         assert isinstance(target, EtcdTarget)
-        # Those of v2 each have a socket for their events, and at least one for calls.
+        # Each connection of v2 has a socket for its events, and at least one for calls.
         each = len(target.endpoints) * (2 if target.api == "v2" else 1)
         return {"target.connections": (target.connections, each)}
 

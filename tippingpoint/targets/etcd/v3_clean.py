@@ -18,7 +18,7 @@ from tippingpoint.util.network_errors import in_words
 _AT_ONCE = 100
 """Concurrent revocations."""
 _OF_A_PAGE = 5000
-"""Keys that are read, or deleted, by one request."""
+"""Keys that one request reads or deletes."""
 
 
 async def clean_v3(target: EtcdTarget, prefix: str, lease_ids: range) -> int:
@@ -94,7 +94,7 @@ async def _clean(link: Link, prefix: str, lease_ids: range) -> int:
 
 
 async def _pages(link: Link, start: bytes, end: bytes) -> AsyncIterator[list[pb.KeyValue]]:
-    """Yield all keys from `start` to before `end`, some at a time: all at once may be more than a message takes."""
+    """Yield all keys from `start` to before `end`, some at a time, because one message may not hold them all."""
     while True:
         request = pb.key_range(start, end, limit=_OF_A_PAGE, keys_only=True)
         page = pb.key_values(await ask(link, pb.RANGE, request, 60.0, MAX_MESSAGE))

@@ -30,7 +30,7 @@ LEASE_AT = len(framed(b"")) + 1
 
 
 _SEARCHED = 16
-"""Requests that are looked through for an answer out of order in the time that a frame without content takes."""
+"""Requests that can be searched, for an answer out of order, in the time that a frame without content takes."""
 
 
 class Login:

@@ -24,7 +24,7 @@ from tippingpoint.workloads.store.target import Page, Read, Update, Watching
 T = TypeVar("T")
 
 _MOST_OF_A_DELETION = 10_000
-"""Keys that one request deletes, so that the store does not stand still for long."""
+"""The most keys that one request deletes, so that the store does not stall for long."""
 
 
 class V3Store:
@@ -119,7 +119,7 @@ class V3Store:
     def _call(
         self, path: str, message: bytes, read: Callable[[bytes], T], longest: int = LONGEST
     ) -> Future[T]:
-        """Make a call over the next connection that is up; the future ends with what `read` makes of the answer."""
+        """Make a call over the next connection that is up; the future ends with the result of `read` for the answer."""
         future: Future[T] = self._loop.create_future()
         cluster = self._open
         self._number = number = self._number + 1

@@ -27,7 +27,7 @@ class _Watch:
         self.stream: _Stream | None = None
 
     def end(self, failure: OperationFailed, compacted: int = 0) -> None:
-        """Tell that it is over."""
+        """Report that it is over."""
         if self.begun:
             self.watching.ended(str(failure), compacted)
         elif not self.future.done():
@@ -122,7 +122,7 @@ class Watches:
         return future
 
     def end(self, number: int) -> None:
-        """End a watch; does nothing without one of that number."""
+        """End a watch; does nothing if no watch has that number."""
         watch = self._watches.get(number)
         if watch is not None:
             stream = watch.stream
@@ -131,7 +131,7 @@ class Watches:
                 stream.send(framed(pb.watch_cancel(number)))
 
     def forget(self, watch: _Watch) -> None:
-        """Take nothing more in for a watch."""
+        """Ignore everything else that arrives for a watch."""
         self._watches.pop(watch.number, None)
         if watch.stream is not None:
             watch.stream.watches.pop(watch.number, None)
@@ -148,7 +148,7 @@ class Watches:
             watch.end(stream.link.failed(reason))
 
     def clear(self) -> None:
-        """Forget all watches, without a word."""
+        """Forget all watches without reporting it."""
         for watch in list(self._watches.values()):
             self.forget(watch)
         self._streams.clear()

@@ -14,7 +14,7 @@ from tippingpoint.targets.etcd.access import access as read_access
 from tippingpoint.util.patience import answers_within
 
 _LARGEST = 16 * 1024
-"""Bytes of an answer that are read at most."""
+"""The most bytes of an answer that are read."""
 
 
 async def ask_version(access: EtcdAccess, endpoint: Endpoint) -> str:

@@ -48,7 +48,7 @@ _CLOSED_AT_A_TIME = 200
 _WATCH_AGAIN = 1.0
 """Seconds before a unit claims again after its wait for a release was refused."""
 _PAUSE = (1.0, 3.0)
-"""Seconds, the least and the most, until the next try to prepare leases."""
+"""The minimum and the maximum seconds until the next attempt to prepare leases."""
 _PREPARE_PATIENCE = 120.0
 """Seconds without progress after which creating the fleet is no longer retried. A restarted controller is back
 within seconds, one with thousands of units within a minute."""

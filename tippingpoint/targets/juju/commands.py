@@ -1,9 +1,9 @@
-"""The commands of the juju client: what each asks of a controller, over connections of its own.
+"""The commands of the juju client: the calls that each makes to a controller, over connections of its own.
 
-The calls are those of Juju 4.0's client (cmd/juju/*). A command that the client returns from at once is over here when
-its effect shows: a unit that was added is at work, one that was removed is gone. Others are over with their answer,
-since the controller answers when the change is made. Left out: what a client reads once and keeps (models, spaces,
-charms of Charmhub), and the handshake of TLS in full, as ours are resumed.
+The calls are those of Juju 4.0's client (cmd/juju/*). If the client returns from a command at once, the command ends
+here when its effect shows: an added unit is at work, a removed unit is gone. Other commands end with their answer,
+because the controller answers once the change is made. Left out are what a client reads once and keeps (models, spaces,
+charms of Charmhub), and full TLS handshakes, because ours are resumed.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ from tippingpoint.targets.juju.api.model import GONE, ModelAdmin, ask, fields, i
 from tippingpoint.targets.juju.hollow import choose_cloud
 
 _GRANTED = "tippingpoint@external"
-"""A user of an identity provider, of whom a controller needs to know nothing."""
+"""A user of an identity provider, whom a controller need not know."""
 _POLL_ACTION = (0.02, 1.5, 2.0)
 _POLL_MODEL = (0.01, 2.0, 2.0)
 _POLL_STATUS = (0.1, 2.0, 2.0)
-"""Seconds until the first look whether something has come about, the factor to the next look's, and the most: those of
-cmd/juju/action/common.go and cmd/juju/model/destroy.go; the last is ours."""
+"""Seconds until the first check for an effect, the factor by which the interval grows, and its maximum. These are the
+values in cmd/juju/action/common.go and cmd/juju/model/destroy.go; the last is ours."""
 
 
 class Commands:
-    """What people do with one controller. Each method is one command; OperationFailed when it fails or is refused."""
+    """Commands that people run on one controller. Each method is one command; OperationFailed if it fails or is
+    refused."""
 
     def __init__(self, client: ApiClient, access: ControllerAccess) -> None:
         self._client = client
@@ -53,7 +54,7 @@ class Commands:
             await _one(connection, "ModelManager", "ModelInfo", {"entities": [{"tag": f"model-{model}"}]})
 
     async def status(self, model: str) -> None:
-        """`juju status`, whose `--relations` asks for no more: the answer has them."""
+        """`juju status`. Its `--relations` makes no further call: the answer has them already."""
         async with self._model(model) as connection:
             await ask(connection, "Client", "FullStatus", {"patterns": None})
 

@@ -1,6 +1,6 @@
 """The spawn workload on Juju: one worker brings its share of a model to the size that each stage asks for.
 
-A stage is worked off in rounds. A round compares the goal with the model and spreads the missing calls over the
+A stage proceeds in rounds. A round compares the goal with the model and spreads the missing calls over the
 stage's time. Each call is sent at its moment, or when the thing it depends on exists. When all calls of a round
 have ended, one full status of the model shows their effect. Whatever failed, was lost or is still being removed is
 left to a further round, after a pause that grows with every round that had failures. No status call is made per
@@ -57,7 +57,7 @@ FIRST_LOOK = 0.5
 LONGEST_LOOK = 5.0
 """Seconds before the model's status is requested again to see whether removals are done; doubled each time."""
 LOOK_EVERY = 0.1
-"""Seconds between two looks at whether all things are removed."""
+"""Seconds between two checks whether all things are removed."""
 ASK_AGAIN = 60.0
 """Seconds after which a removal is requested again if it has not begun."""
 _AFTER_TIMEOUT = 10.0
@@ -181,8 +181,8 @@ class JujuSpawn:
             self._observe_at(begin + self._workload.observe_every, stage.number)
 
     async def _clear(self, share: Share, progress: OnProgress) -> None:
-        """Remove all that this worker made; raises OperationFailed if nothing goes for as long as an operation may
-        take."""
+        """Remove everything that this worker made; raises OperationFailed if nothing goes for as long as an operation
+        may take."""
         self._begin(Goal(share), 0.0, timing.monotonic())
         at_first = fewest = sum(self._existing.amounts.values())
         fell = timing.monotonic()
@@ -200,7 +200,7 @@ class JujuSpawn:
             raise OperationFailed(f"{fewest} things of the load before could not be removed")
 
     def _begin(self, goal: Goal, over: float, begin: float) -> None:
-        """Begin to bring this worker's share of the model to a goal, with calls spread over so many seconds."""
+        """Begin to bring this worker's share of the model to a goal, with calls spread over this many seconds."""
         dealt_anew = bool(self._stage) and goal.share != self._share
         self._share = goal.share
         self._goal = goal
@@ -546,4 +546,4 @@ class JujuSpawn:
 
 
 def _nothing(ended: Ended) -> None:
-    """Ignore an answer of which only the time matters."""
+    """Ignore an answer: only its time matters."""

@@ -138,7 +138,7 @@ class HollowFleet:
     """One worker's machines, applications and units in a model. They grow and stay until `remove_fleet`.
 
     Every unit's password is derived from a secret that is created with the fleet and kept only in memory. A fleet
-    opened again for the same worker finds its earlier things. It sets new passwords for units that are asked for.
+    opened again for the same worker finds its earlier things. It sets new passwords for the requested units.
     """
 
     def __init__(

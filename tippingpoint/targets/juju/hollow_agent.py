@@ -47,7 +47,7 @@ _WATCHES = (
     ("Logger", "WatchLoggingConfig", "units"),
     ("RetryStrategy", "WatchRetryStrategy", "units"),
 )
-"""Facade, method and parameter of the watchers whose changes an agent hands on to its charm."""
+"""Facade, method and parameter of the watchers whose changes an agent passes on to its charm."""
 
 
 class Agent:
@@ -227,7 +227,7 @@ class Agent:
         await self._set_unit_status(connection, "active", "")
 
     def _handler(self, method: str) -> Callable[[Connection, Any], None]:
-        """Return what handles the changes of one of _WATCHES: nothing, where the charm has nothing to do."""
+        """Return the handler for changes of one of _WATCHES, which does nothing where the charm has nothing to do."""
         return _ignore
 
     async def _run_hook(self, connection: Connection, hook: str) -> None:
@@ -308,7 +308,7 @@ class Agent:
         await self._run_hook(connection, "link-relation-changed")
 
     def _settings_read(self, key: str, unit: str, settings: Any) -> None:
-        """Learn what the settings of a related unit are: nothing here depends on them."""
+        """Receive the settings of a related unit: nothing here depends on them."""
 
     # -- leadership (internal/worker/leadership/tracker.go) ---------------------------------------
 

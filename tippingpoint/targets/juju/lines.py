@@ -13,11 +13,11 @@ from tippingpoint.targets.juju.api.log_stream import LogStream
 class Lines:
     """The lines of one worker. One reader follows the log of all models, as `juju debug-log --firehose` does.
 
-    A reader of each model would load the controller much more: each of them reads the whole log.
+    One reader per model would load the controller much more, because each reads the whole log.
     """
 
     def __init__(self, client: ApiClient, access: ControllerAccess, whose: str) -> None:
-        """`whose` is what this worker's lines begin with, and no other's."""
+        """`whose` is the prefix of this worker's lines, and of no other's."""
         self._client = client
         self._access = access
         self._beginning = f"{whose} line "
@@ -26,7 +26,7 @@ class Lines:
 
     @property
     def closed(self) -> bool:
-        """Whether the log is not followed."""
+        """Whether the log is no longer followed, or not yet."""
         return self._reader is None or self._reader.closed
 
     async def open(self) -> None:
@@ -36,7 +36,7 @@ class Lines:
             await reader.accepted
 
     def write(self, sink: LogStream | None, unit: str, number: int, done: Future[None]) -> None:
-        """Write a line of a unit's, and end a future once it is in the log."""
+        """Write a unit's line, and end a future once the line is in the log."""
         if sink is None or sink.closed:
             done.set_exception(OperationFailed(f"{unit}: the log sink is closed"))
             return
@@ -45,7 +45,7 @@ class Lines:
         done.add_done_callback(lambda _: self._unseen.pop(number, None))
 
     def close(self) -> None:
-        """Follow it no more."""
+        """Stop following the log."""
         if self._reader is not None:
             self._reader.close()
 

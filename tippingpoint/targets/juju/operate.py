@@ -1,7 +1,7 @@
 """The operate workload on Juju: a worker's models with units at work, and its operators who use them.
 
-The load is an open loop: what is due is sent when it is due, however late the controller answers. Each model belongs to
-one worker, which logs its units in, and whose operators work on it.
+The load is an open loop: each operation is sent when it is due, however late the controller answers. Each model belongs
+to one worker, which logs its units in and has its operators work on it.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from tippingpoint.workloads.schedule import Schedule, spread
 from tippingpoint.workloads.spawn.operations import Ended, Operations
 
 _AT_ONCE = 4
-"""Models that are made, changed or removed at once."""
+"""Models that are made, changed or removed concurrently."""
 _OPEN_AGAIN = 1.0
-"""Seconds after a log could not be opened until it may be tried again."""
+"""Seconds before a log that could not be opened may be tried again."""
 _LOOK = 0.1
-"""Seconds between two looks at whether all units are logged in."""
+"""Seconds between two checks whether all units are logged in."""
 
 
 class JujuOperate:
-    """One worker's share of the models and of what is done to them. Implements `tippingpoint.workloads.load.Load`."""
+    """One worker's share of the models and of the operations on them. Implements `tippingpoint.workloads.load.Load`."""
 
     def __init__(
         self,
@@ -87,17 +87,17 @@ class JujuOperate:
         self._up = False
         self._coming: asyncio.Task[None] | None = None
         self._opening: dict[str, asyncio.Task[None]] = {}
-        """By model, what opens its log again."""
+        """By model, the task that reopens its log."""
         self.errors = self._operations.errors
         """Failures by (operation, outcome, message) since the worker last took them."""
         self.lost: list[tuple[float, int, int, float]] = []
-        """Always empty: a connection that is lost is among the errors."""
+        """Always empty: a lost connection is among the errors."""
         self.events: list[Event] = []
         """Always empty."""
 
     @property
     def gauge(self) -> Gauge:
-        """Units that are logged in; units that exist and are not; operations in flight."""
+        """Units that are logged in; units that exist but are not logged in; operations in flight."""
         connected = sum(model.connected for model in self._models)
         held = min(connected, self._wanted)
         waiting = max(0, sum(model.units for model in self._models) - connected)
@@ -116,7 +116,7 @@ class JujuOperate:
         return TargetFacts("juju", version, list(self._access.addresses), self._access.controller_name)
 
     async def prepare(self, order: PrepareOrder, progress: OnProgress) -> None:
-        """Make the models that all of these stages have; raises OperationFailed when that fails."""
+        """Make the models that are common to all of these stages; raises OperationFailed when that fails."""
         if order.fresh:
             await self._have([], 0.0, progress)
         shapes = min((self._shapes(stage, order.share) for stage in order.stages), key=_units_in)
@@ -267,7 +267,7 @@ class JujuOperate:
     # -- what is done ---------------------------------------------------------------------------------
 
     def _begin_work(self, asked: OperateStage, index: int, workers: int) -> None:
-        """Begin all that goes on at a rate; each worker has its share of each."""
+        """Begin everything that has a rate; each worker has its share of each rate."""
         workload = self._workload
         every = self._plan.shapes_of(asked)
         self._links = [(model, link) for model in self._models for link in model.links]
@@ -285,7 +285,7 @@ class JujuOperate:
             (share_of(asked.operators, index, workers) / workload.think, self._command),
         ):
             if rate:
-                # Workers begin one after the other, as all would send at the same moments otherwise.
+                # Workers begin one after the other; otherwise all would send at the same moments.
                 first = now + index / (rate * workers)
                 self._schedule.at(first, partial(self._next, self._round, 1 / rate, send))
 
@@ -323,7 +323,7 @@ class JujuOperate:
         self._operations.begin("log", done, due, due, _nothing)
 
     def _open_log(self, model: OperatedModel) -> None:
-        """Open the streams of a model's log again, once at a time; what is due meanwhile fails."""
+        """Reopen the streams of a model's log, by one attempt at a time; what is due meanwhile fails."""
         opening = self._opening.get(model.uuid)
         if opening is None or opening.done():
             self._opening[model.uuid] = asyncio.get_running_loop().create_task(self._opened_log(model))
@@ -373,7 +373,7 @@ class JujuOperate:
         subject: Subject,
         write: Callable[[WorkingAgent, int], Future[Any]],
     ) -> None:
-        """Have a unit change something, until those units that are logged in have noticed it."""
+        """Have a unit change something. The operation lasts until all logged-in readers have noticed it."""
         done: Future[None] = asyncio.get_running_loop().create_future()
         writer, readers = between[0], model.logged_in(between[1])
         agent = model.agent(writer)
@@ -396,7 +396,7 @@ class JujuOperate:
 
 
 class _Together:
-    """Tasks that are waited for together: the first failure is raised when all have ended."""
+    """Tasks that are awaited together: the first failure is raised when all have ended."""
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
@@ -427,7 +427,7 @@ def _refused(done: Future[None], written: Future[Any]) -> None:
 
 
 def _nothing(ended: Ended) -> None:
-    """Ignore an answer of which only the time matters."""
+    """Ignore an answer: only its time matters."""
 
 
 def _units_in(shapes: Sequence[ModelShape]) -> int:

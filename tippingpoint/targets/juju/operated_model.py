@@ -1,4 +1,4 @@
-"""One model of the operate workload: brought to a shape, its units at work, and what operators made in it."""
+"""One model of the operate workload: its shape, its units at work, and what operators made in it."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from tippingpoint.workloads.spawn.operations import Operations
 _ADDRESS = "192.0.2.1"  # in TEST-NET-1 of RFC 5737: assigned to nobody
 _ALL = Share(0, 1)
 _TRIES = 20
-"""Units that are looked at for one that is logged in."""
+"""Units that are tried to find one that is logged in."""
 _LOOK_AGAIN = 1.0
-"""Seconds until a model's status is asked for again while something is removed from it."""
+"""Seconds between two requests for a model's status while something is being removed from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class OperatedModel:
     async def _go_towards(
         self, admin: ModelAdmin, shape: ModelShape, existing: Existing, relations: Mapping[Pair, str]
     ) -> bool:
-        """Make and remove what is missing and superfluous; returns whether anything was."""
+        """Make what is missing and remove what is superfluous; returns whether there was anything to do."""
         machines = [*existing.staying_machines().values()]
         if not machines:
             spec = HollowMachineSpec(instance_id(self._prefix, self._worker, 0), _ADDRESS)
@@ -217,7 +217,7 @@ class OperatedModel:
 
     @property
     def agents(self) -> Agents:
-        """The agents of its units; it has to exist."""
+        """The agents of its units; the model has to exist."""
         if self._agents is None:
             make = partial(WorkingAgent, self.noticing)
             self._agents = Agents(
@@ -246,11 +246,11 @@ class OperatedModel:
         return agent if isinstance(agent, WorkingAgent) and agent.connected else None
 
     def logged_in(self, units: Sequence[str]) -> list[str]:
-        """Return those of some units that are logged in."""
+        """Return those of these units that are logged in."""
         return [unit for unit in units if self.agent(unit) is not None]
 
     async def share_secrets(self) -> None:
-        """For each relation of the shape, have the first unit make a secret, and all of the other side read it."""
+        """For each relation of the shape, have the first unit make a secret that the whole other side reads."""
         for link in self.links:
             owners, readers = link.units
             owner = self.agent(owners[0]) if owners else None
@@ -264,13 +264,13 @@ class OperatedModel:
             self.secrets[link.key] = uri
 
     async def open_sink(self) -> None:
-        """Have the sink that lines of the units' logs are written to."""
+        """Open the sink that the units' log lines are written to, unless it is open."""
         if self.sink is None or self.sink.closed:
             self.sink = self._client.log_sink(await self._machine_identity(self.machine), self.uuid)
             await self.sink.accepted
 
     def at_work(self, unit: str, done: Future[None]) -> None:
-        """Have an agent for a unit that operators added, and end a future once it is logged in and idle."""
+        """Start an agent for a unit that operators added, and end a future once it is logged in and idle."""
         self.made.units[unit] = self.machine
         self.agents.add({unit: self.machine})
         agent = self.agents.of(unit)
@@ -278,7 +278,7 @@ class OperatedModel:
         agent.started(done)
 
     def drop(self) -> None:
-        """Log all units out, and in again, all at once, as the agents of a restarted machine."""
+        """Log all units out and in again at once, as the agents of a restarted machine would."""
         if self._agents is None:
             return
         self._agents.close()
@@ -293,7 +293,7 @@ class OperatedModel:
         return f"{first}:{charm.PROVIDES}", f"{second}:{charm.REQUIRES}"
 
     def a_unit(self) -> str | None:
-        """Return any unit of the shape that is logged in, chosen at random; None if twenty are not."""
+        """Return a random unit of the shape that is logged in; None if twenty tries find none."""
         units = [unit for units in self.applications.values() for unit in units]
         for _ in range(_TRIES if units else 0):
             unit = random.choice(units)
@@ -335,7 +335,7 @@ def unit_number(unit: str) -> int:
 
 
 def _own_relations(status: Mapping[str, Any], prefix: str) -> dict[Pair, str]:
-    """Return the keys of the relations that a shape made, by application: the lower one provides."""
+    """Return the keys of the relations made for a shape, by pair of applications: the lower one provides."""
     stem = application_name(prefix, 0)[:-1]
     found: dict[Pair, str] = {}
     for details in items(status.get("relations")):

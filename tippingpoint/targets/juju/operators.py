@@ -1,4 +1,4 @@
-"""Operators at work: which command does what to which model, so that what they make is also removed again."""
+"""Operators at work: which command does what to which model, so that everything they make is also removed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAKES: Mapping[Command, Command] = {
     "revoke": "grant",
     "remove-secret": "add-secret",
 }
-"""The command that makes what another removes, and that is done where there is nothing to remove."""
+"""By command that removes something: the command that makes it, which runs instead if there is nothing to remove."""
 
 
 class Operators:
@@ -43,7 +43,7 @@ class Operators:
         worker: str,
         models: Sequence[OperatedModel],
     ) -> None:
-        """`models` are the worker's, as they come and go."""
+        """`models` are the worker's; this sequence changes as models come and go."""
         self._commands = commands
         self._access = access
         self._prefix = prefix
@@ -77,9 +77,10 @@ class Operators:
         }
 
     def work(self, wanted: Command, model: OperatedModel) -> tuple[Command, Work]:
-        """Return a command with what it does to a model.
+        """Return a command and its work on a model.
 
-        That is the one that is wanted, where it has something to work on; else the one that makes that, or `status`.
+        It is the wanted command if that has something to work on, else the command that makes such a thing, or
+        `status`.
         """
         for command in (wanted, _MAKES.get(wanted, wanted)):
             work = self._do[command](model)
@@ -254,5 +255,5 @@ async def _at_work(model: OperatedModel, unit: str) -> None:
 
 
 def _taken(things: list[T]) -> T | None:
-    """Take any of some things out of them; None without any."""
+    """Remove a random one of these things and return it; None if there are none."""
     return things.pop(random.randrange(len(things))) if things else None

@@ -21,18 +21,18 @@ REMOVED_WITHIN = 600.0
 """Seconds that a removal may take. Juju 4.0.15 removed 19,000 hollow units with their model in 47 s."""
 
 _AT_ONCE = 8
-"""Models that are removed at once."""
+"""Models that are removed concurrently."""
 _POLL = 1.5
 _ASK_AGAIN = 20.0
 _GONE = "gone"
 
 
 async def remove_fleet(access: ControllerAccess, model: str, prefix: str, made_model: bool) -> int:
-    """Remove what a run created, also in part, and wait until it is gone. Returns the number of things found.
+    """Remove what a run created, even if incomplete, and wait until it is gone. Returns the number of things found.
 
     `model` is a name or UUID. The run's things are applications named PREFIX-... and machines with an instance id of
-    manual:PREFIX-...; with `made_model` also the model. All are removed by force. Counted are units, applications,
-    machines and the model.
+    manual:PREFIX-...; with `made_model` also the model. All are removed by force. The number counts units,
+    applications, machines and the model.
 
     The model is only destroyed if the prefix is in its name and everything in it is the run's. A machine is only
     removed if all units on it are the run's. Otherwise TargetError says what was kept, after everything else of the
@@ -82,10 +82,10 @@ async def remove_fleet(access: ControllerAccess, model: str, prefix: str, made_m
 
 
 async def remove_models(access: ControllerAccess, beginning: str, progress: OnProgress) -> int:
-    """Remove all models whose names begin so, with all that is in them, and wait until they are gone.
+    """Remove all models whose names begin with `beginning`, with everything in them, and wait until they are gone.
 
-    Returns how many there were. A model that is not gone within REMOVED_WITHIN seconds does not keep the others:
-    OperationFailed is raised for it when these are gone.
+    Returns how many there were. A model that is not gone within REMOVED_WITHIN seconds does not hold up the others:
+    OperationFailed is raised for it once they are gone.
     """
     client = ApiClient(access.addresses, access.ca)
     few = asyncio.Semaphore(_AT_ONCE)

@@ -12,9 +12,9 @@ from tippingpoint.plan.operate import MAX_UNITS_A_MODEL, ModelShape
 def shape_of(status: object, source: str) -> ModelShape:
     """Return how many units each application has, and which applications are related.
 
-    Subordinates count as applications with as many units as their principals have of them. Relations of an application
-    with itself are left out, and so are those with applications of other models. UserError, with `source`, for anything
-    that is no status, or is larger than a model can be here.
+    Subordinates count as applications, with all of their units on their principals. Relations of an application with
+    itself, or with applications of other models, are left out. UserError, with `source`, for anything that is not a
+    status, or is larger than a model can be here.
     """
     applications = _object(status, "applications")
     if not applications:
@@ -53,7 +53,7 @@ def _object(value: object, name: str) -> Mapping[str, Any]:
 
 
 def _related(value: object) -> list[str]:
-    """The applications at the other end of an endpoint: names, or objects with one (from Juju 3.0 on)."""
+    """The applications at the other end of an endpoint: names, or objects with a name (from Juju 3.0 on)."""
     found = cast("list[Any]", value) if isinstance(value, list) else []
     return [
         str(cast("dict[str, Any]", each).get("related-application")) if isinstance(each, dict) else str(each)

@@ -1,7 +1,7 @@
-"""What the units of one model have to do with each other: settings of relations, secrets and configuration.
+"""How the units of one model interact: settings of relations, secrets and configuration.
 
-A change has a number, which the other side reads. So each reader shows which changes it has seen, also if it saw only
-the last of several.
+Each change has a number, which the other side reads. So each reader shows which changes it has seen, even if it saw
+only the last of several.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Noticing:
         self._waiting[subject] = waiting
 
     def expects(self, subject: Subject) -> bool:
-        """Whether a change of this subject is waited for."""
+        """Whether anybody waits for a change of this subject."""
         return subject in self._waiting
 
     def seen(self, subject: Subject, number: int, reader: str) -> None:

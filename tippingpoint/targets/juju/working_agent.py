@@ -1,7 +1,7 @@
-"""A hollow unit at work: what its charm's hooks would do beside the calls that every agent makes.
+"""A hollow unit at work: what its charm's hooks would do in addition to the calls of every agent.
 
 It changes its settings of relations, has secrets and reads those of others, reads its configuration, runs actions and
-update-status hooks, opens and closes ports. The calls are those of Juju 4.0's hook commands
+update-status hooks, and opens and closes ports. The calls are those of Juju 4.0's hook commands
 (internal/worker/uniter/runner/context/context.go, .../runner/jujuc/*.go, .../operation/runaction.go).
 """
 
@@ -29,14 +29,14 @@ from tippingpoint.workloads.schedule import Schedule
 from tippingpoint.workloads.spawn.operations import Operations
 
 CHANGE = "change"
-"""The setting, and the key of a secret, that has the number of its last change."""
+"""The setting, and the key in a secret, that has the number of the last change."""
 _PADDING = "padding"
 _PORT = 8080
 _VERSION = "1.0"
 
 
 class WorkingAgent(Agent):
-    """One unit's agent whose charm has work to do."""
+    """The agent of a unit whose charm has work to do."""
 
     def __init__(
         self,
@@ -62,11 +62,11 @@ class WorkingAgent(Agent):
             self._starting.append(done)
 
     def hook(self, done: Future[None]) -> None:
-        """Run an update-status hook, after the work that is queued, and then end a future."""
+        """Run an update-status hook after the queued work, and then end a future."""
         self._do(done, self._update_status)
 
     def change_settings(self, key: str, number: int, size: int) -> Future[Any]:
-        """Write the settings of a relation: the change's number, and padding up to so many bytes."""
+        """Write the settings of a relation: the change's number, and padding up to this many bytes."""
         settings = {CHANGE: str(number), _PADDING: "x" * max(1, size - len(str(number)))}
         relation = {"relation": relation_tag(key), "unit": self.identity.tag, "settings": settings}
         return self._commit({"relation-unit-settings": [{**relation, "application-settings": None}]})
@@ -189,8 +189,8 @@ class WorkingAgent(Agent):
         await self._get(connection, "FinishActions", {"results": [result]}, absent_is_fine=True)
 
     async def _update_status(self, connection: Connection) -> None:
-        """An update-status hook whose charm reads its configuration and state, sets its status and workload's version,
-        and opens or closes a port."""
+        """Run an update-status hook whose charm reads its configuration and state, sets its status and workload
+        version, and opens or closes a port."""
         tag = self.identity.tag
         await self._set_agent_status(connection, "executing", "running update-status hook")
         await self._get(connection, "GetUnitContext", {"tag": tag})
@@ -240,12 +240,12 @@ def _only(facade: str, method: str, answer: Any) -> Any:
 
 
 def secret_id(uri: str) -> str:
-    """Return what all forms of a secret's URI end with: secret://MODEL/ID and secret:ID."""
+    """Return the end that all forms of a secret's URI share: secret://MODEL/ID and secret:ID."""
     return uri.rpartition("/")[2].rpartition(":")[2]
 
 
 def _number(text: object) -> int:
-    """The number of a change, or -1 for a text that is none of ours."""
+    """The number of a change, or -1 for a text that is not ours."""
     return int(text) if isinstance(text, str) and text.isdecimal() else -1
 
 

@@ -36,8 +36,8 @@ class LxdAccess:
 
     `name` is for people. With `socket` (a path) the other fields are empty. Otherwise `addresses` are
     "https://host:port", and `server_certificate` (PEM) is the one that each of them must show, whoever signed it.
-    Without one (None), each shows a certificate for its host name, of `authority` (PEM) or of the system's authorities.
-    `certificate` and `key` are the client's.
+    Without one (None), each shows a certificate for its host name, signed by `authority` (PEM) or by one of the
+    system's authorities. `certificate` and `key` are the client's.
     """
 
     name: str
@@ -201,7 +201,7 @@ def from_remote(name: str | None, directory: Path) -> LxdAccess:
 
 
 def _remote_access(name: str, urls: Sequence[str], server: Path, client: Path) -> LxdAccess:
-    """Read the certificates of a remote. It has none for the server if that shows one of a known authority."""
+    """Read the certificates of a remote. It has none for a server whose certificate a known authority has signed."""
     place = "target.remote"
     key, authority = (client.with_name(client.name.removesuffix(".crt") + end) for end in (".key", ".ca"))
     known = server.exists()

@@ -151,7 +151,7 @@ async def _instances(client: LxdClient, projects: list[str]) -> list[dict[str, A
 
 
 async def _bridge(client: LxdClient, network: str, query: dict[str, str]) -> str:
-    """Return the network if it is a bridge, on which each container takes a port; else an empty text."""
+    """Return the network if it is a bridge, on which each container takes a port; otherwise an empty text."""
     if not network:
         return ""
     found = await ask_unless_refused(client, f"/1.0/networks/{network}", **query)

@@ -27,9 +27,9 @@ LARGEST_ANSWER = 256 << 20
 """Bytes; a full list of 5000 containers is a tenth of it."""
 
 LEADER_WITHIN = 10.0
-"""Seconds, from the first such answer, for which a wait is asked again while LXD's database has no leader.
+"""Seconds, from the first such answer, for which a wait is retried while LXD's database has no leader.
 
-Of three members of LXD 5.0.2, the first answer after the leader's death came after 5.4 s.
+With three members of LXD 5.0.2, the first answer came 5.4 s after the leader's death.
 """
 
 _JSON = {"Content-Type": "application/json"}
@@ -43,9 +43,8 @@ class LxdClient:
 
     Every call goes to one address until that cannot be reached or does not answer; then to the next, in turn, that
     accepts a connection: a silent one costs no time. `prefer` chooses the first, so that workers spread. Failures raise
-    LxdError, LxdGone or LxdExists. If no address
-    can be reached, the error's kind is "unreachable", or "trust" if the server is not the expected one. Calls have no
-    time limit: the caller cancels them.
+    LxdError, LxdGone or LxdExists. If no address can be reached, the error's kind is "unreachable", or "trust" if the
+    server is not the expected one. Calls have no time limit: the caller cancels them.
     """
 
     def __init__(self, access: LxdAccess, prefer: int = 0) -> None:
@@ -98,10 +97,10 @@ class LxdClient:
     async def operate(self, method: str, path: str, body: object = None, **query: object) -> dict[str, Any]:
         """Make a change that LXD runs in the background, and wait for its end; returns the operation's own `metadata`.
 
-        One call follows the operation and is answered when it ends. If that connection breaks, the next address
-        is asked. If LXD cannot say as its database has no leader, it is asked again for LEADER_WITHIN seconds; then the
-        kind of the LxdError is "quorum", and the operation may go on. LxdError has the operation's own failure. Its
-        kind is "unreachable" if no server knows the operation any more: it may have succeeded.
+        One call follows the operation and is answered when it ends. If that connection breaks, the next address is
+        tried. If LXD cannot answer because its database has no leader, the call is retried for LEADER_WITHIN seconds;
+        after that, the kind of the LxdError is "quorum", and the operation may go on. LxdError has the operation's own
+        failure. Its kind is "unreachable" if no server knows the operation any more: it may have succeeded.
         """
         return await self._followed(await self._call(method, path, query, _json(body)))
 
@@ -138,7 +137,7 @@ class LxdClient:
         return _mapping(ended.get("metadata"))
 
     async def _ended(self, wait: str) -> dict[str, Any]:
-        """Return the answer to a wait for an operation, asked again while the database that knows it has no leader."""
+        """Return the answer to a wait for an operation, retried while the database that knows it has no leader."""
         loop = asyncio.get_running_loop()
         until = inf
         for failures in itertools.count(1):
@@ -221,7 +220,7 @@ class LxdClient:
             self._chosen = len(self._addresses) == 1
 
     async def _choose(self) -> None:
-        """Have the current address be one that accepts connections, the next one if this is silent."""
+        """Make sure that the current address accepts connections; move on to the next one if it is silent."""
         while not self._chosen:
             if self._choosing is None:
                 self._choosing = asyncio.create_task(self._race())

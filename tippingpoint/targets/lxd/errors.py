@@ -108,7 +108,7 @@ def lxd_error(message: str, code: int) -> LxdError:
     """Return the error for an answer of LXD: LxdGone, LxdExists, or LxdError with a kind read from the text.
 
     Incus (seen with 6.0.4) refuses a certificate that is restricted to projects to list storage pools, with the code
-    500. Its error has the code 403 here, as every other refusal.
+    500. Its error has the code 403 here, like every other refusal.
     """
     text = message.lower()
     if _RESTRICTED in text:

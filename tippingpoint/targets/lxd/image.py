@@ -22,7 +22,7 @@ _INITTAB = """\
 ::respawn:/etc/init.d/net
 ::shutdown:/bin/sync
 """
-# Without a network there is no DHCP to do, and a respawned program that ends would be restarted for ever.
+# Without a network there is nothing to do for DHCP, and init would restart a respawned program that ends for ever.
 _NET = """\
 #!/bin/sh
 [ -e /sys/class/net/eth0 ] || exec sleep 2147483647

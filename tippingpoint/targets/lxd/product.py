@@ -1,4 +1,4 @@
-"""What differs between LXD and Incus, its fork. All else of this package serves both."""
+"""What differs between LXD and Incus, its fork. The rest of this package serves both."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Product:
-    """LXD or Incus on a client's machine. `variables` is how its environment variables begin."""
+    """LXD or Incus on a client's machine. `variables` is the prefix of its environment variables."""
 
     client: str
     variables: str
     sockets: tuple[Path, ...]
-    """Where packages and the snap have the local server's socket."""
+    """Where packages and the snap put the local server's socket."""
     configurations: tuple[Path, ...]
-    """Where its client has its configuration."""
+    """Where its client keeps its configuration."""
     everybodys: Path
-    """Where a machine has remotes for all of its users."""
+    """Where a machine keeps remotes for all of its users."""
 
     @property
     def named_socket(self) -> Path | None:
@@ -62,7 +62,7 @@ INCUS = Product(
     Path("/etc/incus"),
 )
 PRODUCTS = (LXD, INCUS)
-"""The first that a machine has counts."""
+"""The first one that a machine has is used."""
 
 
 def named_version(environment: Mapping[str, Any]) -> str:
@@ -75,8 +75,8 @@ def named_version(environment: Mapping[str, Any]) -> str:
 def trust_request(token: str, extensions: object) -> dict[str, str]:
     """The request by which a server trusts the client that shows a token.
 
-    LXD takes it as `trust_token` since an extension of its API, and before that as a password. Incus, which does not
-    tell a stranger that it is Incus, takes it as `trust_token` without that extension, and ignores a password.
+    LXD accepts it as `trust_token` since an extension of its API, and before that as a password. Incus, which does not
+    reveal to strangers that it is Incus, accepts it as `trust_token` without that extension, and ignores a password.
     """
     explicit = isinstance(extensions, list) and "explicit_trust_token" in extensions
     names = ("trust_token",) if explicit else ("trust_token", "password")
@@ -84,5 +84,5 @@ def trust_request(token: str, extensions: object) -> dict[str, str]:
 
 
 def image_headers(**named: str) -> dict[str, str]:
-    """The headers that describe an image which is sent: for both, as each ignores the other's."""
+    """The headers that describe an uploaded image: those of both products, because each ignores the other's."""
     return {f"X-{product}-{name}": value for product in ("LXD", "Incus") for name, value in named.items()}

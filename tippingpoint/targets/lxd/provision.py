@@ -202,7 +202,7 @@ async def _take_projects(client: LxdClient, entry: LxdEntry, reachable: bool) ->
 
 
 async def _take_places(client: LxdClient, entry: LxdEntry, groups: int, reachable: bool) -> LxdWorkspace:
-    """Return the workspace of a run whose plan names projects, after importing the image; no more is changed."""
+    """Return the workspace of a run whose plan names projects, after importing the image; nothing else is changed."""
     target = entry.target
     places: list[LxdPlace] = []
     networks: list[str] = []

@@ -33,8 +33,9 @@ AT_ONCE = 8
 STUCK_AFTER = 120.0
 """Seconds without progress after which a removal ends. LXD reports an offline member within 41 s."""
 OFFLINE_LOOKS = 30
-"""Looks, a second apart, at an offline member before what is on it is left: three of LXD's heartbeats. A living member
-whose heartbeat is late is offline for a moment. (These are no seconds: after a standstill all heartbeats are late.)"""
+"""Looks, a second apart, at an offline member before its contents are left there: three of LXD's heartbeats. A living
+member whose heartbeat is late is offline for a moment. (This counts looks and not seconds, because all heartbeats are
+late after a standstill.)"""
 
 _PAUSE = 1.0
 
@@ -192,7 +193,8 @@ class _Removal:
         }
 
     async def _ours_beside_others(self, project: str) -> dict[str, str]:
-        """The same for a project that the plan named. It is done if the project is gone, or no longer permitted."""
+        """The same for a project that the plan named. Nothing is left if the project is gone, or no longer
+        permitted."""
         try:
             listed: list[dict[str, Any]] = await ask(
                 self._client, "/1.0/instances", project=project, recursion=1
@@ -207,7 +209,7 @@ class _Removal:
         return self._ours(self._entry.target.projects.index(project), listed)
 
     async def _is_left(self, project: str) -> bool:
-        """Whether a project that the plan named has had nothing of the run for a while, also nothing in creation.
+        """Whether a project that the plan named has had nothing of the run for a while, not even in creation.
 
         The wait is for the run's last calls, which may still be on their way.
         """
@@ -276,7 +278,8 @@ class _Removal:
                         removing.create_task(one(project.name, name))
 
     async def _removed_project(self, name: str) -> bool:
-        """Try to remove a project; returns whether it is gone. Not while it contains something, even in creation."""
+        """Try to remove a project; returns whether it is gone. It stays while it contains something, even in
+        creation."""
         try:
             await insist(lambda: self._client.operate("DELETE", f"/1.0/projects/{name}"))
         except LxdError as problem:

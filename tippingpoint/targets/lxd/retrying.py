@@ -1,4 +1,4 @@
-"""Calls that are not measured: repeated while their failure is temporary, or known to be refused to the client."""
+"""Calls that are not measured: retried while they fail temporarily, or known to be refused to the client."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tippingpoint.workloads.spawn.target import PASSING
 PATIENCE = 60.0
 """Seconds to wait for an answer, and for temporary failures to pass, outside of measured calls."""
 REFUSED = 403
-"""LXD's code for calls that a client may not make, such as one whose certificate is restricted to projects."""
+"""LXD's code for calls that a client may not make, for instance because its certificate is restricted to projects."""
 
 T = TypeVar("T")
 

@@ -31,7 +31,7 @@ from tippingpoint.workloads.spawn.target import Item, MemberSeen, Seen, SpawnFai
 
 STALE_FOR = 20.0
 """Seconds, two rounds of heartbeats, in which members that LXD reports as offline may in fact be online. They begin
-when LXD did not answer, reported nobody online, or got another leader. LXD 5.0.2 after a regained quorum first
+when LXD does not answer, reports nobody online, or gets another leader. LXD 5.0.2 after a regained quorum first
 reported all members offline, even the one that answered, then one after the other online, for 3 to 6 s."""
 
 _LEADS = "database-leader"
@@ -296,7 +296,7 @@ class LxdInstances:
 
 @contextmanager
 def _as_lxd_lists(what: str) -> Generator[None]:
-    """Raise SpawnFailed for an answer that is JSON, but not a list as LXD makes it."""
+    """Raise SpawnFailed for an answer that is JSON, but not a list in LXD's form."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as problem:

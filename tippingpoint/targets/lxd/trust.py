@@ -76,7 +76,7 @@ def make_identity(directory: Path, name: str) -> str:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         made, key = make_pair(name)
         _write(directory / _KEY, key)
-        _write(certificate, made)  # last, so that it implies the key
+        _write(certificate, made)  # written last, so that it implies the key
     place = "target.token"
     text = read_text(place, certificate, "the client certificate")
     try:
@@ -95,7 +95,7 @@ async def redeem(token: str, directory: Path, name: str) -> LxdAccess:
     read = read_token(token)
     make_identity(directory, name)
     problems: dict[str, str] = {}
-    # A token has every address of a server, of bridges and of other networks too: all are asked at once.
+    # A token has every address of a server, including those on bridges and other networks: all are tried at once.
     asked = {asyncio.create_task(_certificate(address)): address for address in read.addresses}
     try:
         while pending := [each for each in asked if asked[each] not in problems]:
@@ -155,7 +155,7 @@ async def is_restricted(client: LxdClient, access: LxdAccess) -> bool:
     try:
         ours = await insist(lambda: client.get(path))
     except LxdError as problem:
-        if problem.code == 404:  # trusted for another reason than this certificate
+        if problem.code == 404:  # trusted for a reason other than this certificate
             return False
         if problem.code != REFUSED:
             raise

@@ -24,7 +24,7 @@ _VERSIONED = "/api/2.0"
 
 @dataclass(frozen=True)
 class MaasAccess:
-    """The way to one MAAS. No connection has been made yet."""
+    """Access to one MAAS. No connection has been made yet."""
 
     url: str
     """Where MAAS itself is, such as "https://maas.example:5443/MAAS", without a slash at its end."""

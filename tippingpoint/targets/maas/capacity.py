@@ -27,7 +27,7 @@ class Room:
     """Bytes."""
 
     def take(self, machine: Machines) -> str:
-        """Take a machine's part; returns what is too little for it, or nothing."""
+        """Take a machine's part; returns which resource is insufficient for it, or nothing."""
         storage = sum(disk_gb(size) for size in machine.disks) * 10**9
         wanted = {"cores": machine.cpu, "memory_mib": machine.memory >> 20, "storage": storage}
         for what, amount in wanted.items():
@@ -62,7 +62,7 @@ async def check_room(target: MaasTarget, made: Composed, asked: Sequence[Machine
 
 
 def fitting(hosts: Iterable[Room], machines: Sequence[Machines]) -> tuple[int, str]:
-    """Return how many of these machines fit, in order, on hosts in turn; and what is too little for the next."""
+    """Return how many of these machines fit, in order, on hosts in turn; and which resource the next one lacks."""
     rooms, short = [*hosts], ""
     for number, machine in enumerate(machines):
         for offset in range(len(rooms)):
@@ -75,7 +75,7 @@ def fitting(hosts: Iterable[Room], machines: Sequence[Machines]) -> tuple[int, s
 
 
 def room_of(host: Mapping[str, Any]) -> Room:
-    """Return what is free on a host of MAAS's list. Its cores and memory may be overcommitted, by ratios of its own."""
+    """Return what is free on a host of MAAS's list. Each host may overcommit cores and memory, by ratios of its own."""
     total, used = mapping(host.get("total")), mapping(host.get("used"))
 
     def free(what: str, ratio: float = 1.0) -> float:

@@ -46,7 +46,7 @@ class MaasClient:
     async def log_in(self) -> str:
         """Return MAAS's version, such as "3.3.11", or "3.3.11-simulated" for a lab's region.
 
-        Raises TargetError if no MAAS of ours answers, or it refuses the key.
+        Raises TargetError if no MAAS of a supported version answers, or it refuses the key.
         """
         version = await self._version()
         known = read_version(version)
@@ -74,7 +74,7 @@ class MaasClient:
     ) -> list[T]:
         """Make a GET request for a list of objects; returns what `read` makes of each, without None.
 
-        Objects are parsed one at a time, as they come: a list of tens of MB takes no memory but for what `read` keeps.
+        Objects are parsed one at a time, as they come: a list of tens of MB takes memory only for what `read` keeps.
         """
         what, found, elements, first = f"GET {path} {op}".rstrip(), list[T](), Elements(), b""
         async with self._asked("GET", self._url(path, query, op), None, what) as response:
@@ -92,7 +92,7 @@ class MaasClient:
         return found
 
     async def skim(self, path: str, query: Fields = (), *, op: str = "") -> None:
-        """Make a GET request whose answer is only waited for, to its end, as long as it begins as JSON."""
+        """Make a GET request and wait for the end of its answer, which is not kept but must begin as JSON."""
         what, first = f"GET {path} {op}".rstrip(), b""
         async with self._asked("GET", self._url(path, query, op), None, what) as response:
             async for block in _blocks(what, response):
@@ -101,7 +101,7 @@ class MaasClient:
             raise _no_json(what, first)
 
     async def send(self, method: str, path: str, fields: Fields = (), *, op: str = "") -> Any:
-        """Make a change; returns the answer's JSON, or None if it is empty. A field may be there several times."""
+        """Make a change; returns the answer's JSON, or None if it is empty. A field may occur several times."""
         return await self._call(method, path, (), op, fields)
 
     async def close(self) -> None:
@@ -111,7 +111,7 @@ class MaasClient:
             self._session = None
 
     async def _version(self) -> str:
-        """Ask for the version, without the key: whoever answers may be no MAAS."""
+        """Ask for the version, without the key: the server may not be a MAAS."""
         try:
             found = mapping(await self._told(f"{self._access.api}version/"))
         except MaasGone:
@@ -125,7 +125,7 @@ class MaasClient:
         return shown_version(found)
 
     async def _not_here(self) -> TargetError:
-        """Return why there is no API 2.0 here: the MAAS is too old, or the address is another one."""
+        """Return why there is no API 2.0 here: the MAAS is too old, or the address is wrong."""
         try:
             old = mapping(await self._told(f"{self._access.url}/api/1.0/version/"))
         except MaasError:
@@ -161,7 +161,7 @@ class MaasClient:
     async def _asked(
         self, method: str, url: str, body: bytes | None, what: str, *, signed: bool = True
     ) -> AsyncGenerator[aiohttp.ClientResponse]:
-        """Make one request, and yield an answer that is a success; what fails while it is read is a MaasError too."""
+        """Make one request, and yield an answer that is a success; a failure while it is read is a MaasError too."""
         if self._session is None:
             self._session = open_session(self._access.tls)
         headers = {"Accept": "application/json"}

@@ -17,7 +17,7 @@ from tippingpoint.targets.maas.workspace import MaasWorkspace
 from tippingpoint.workloads.spawn.target import Item
 
 _GB = 10**9
-"""Bytes of the unit in which MAAS takes the sizes of disks."""
+"""Bytes in the unit that MAAS uses for the sizes of disks."""
 _EXISTS = "already exists"
 
 
@@ -70,7 +70,7 @@ class ComposedMachines(Maker):
         return removed
 
     def _unmarked(self, machine: dict[str, Any]) -> str | None:
-        """Return the id of a machine that has the run's name, and nobody's description."""
+        """Return the id of a machine that has one of the run's names, and nobody else's description."""
         ours = item_of(self._workspace.prefix, machine.get("hostname")) is not None
         marks = ("", None, mark_of(self._workspace.run))
         return str(machine.get("system_id")) if ours and machine.get("description") in marks else None
@@ -87,7 +87,7 @@ class ComposedMachines(Maker):
         return self._hosts[(item.number + self._refused[item]) % len(self._hosts)]
 
     async def _mark(self, item: Item, identity: str) -> Any:
-        """Put a machine into its group's pool, with the run's mark: MAAS takes no mark of what it composes."""
+        """Put a machine into its group's pool, with the run's mark: MAAS accepts no mark when it composes one."""
         fields = [
             ("description", mark_of(self._workspace.run)),
             ("pool", pool_name(self._workspace.prefix, item.group)),
@@ -115,7 +115,7 @@ async def vm_hosts(client: MaasClient) -> list[dict[str, Any]]:
 
 
 def hosts_of(made: Composed, known: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return those VM hosts that a plan means; UserError if there is none, or not one that it names."""
+    """Return the VM hosts that a plan means; UserError if there are none, or if one that it names does not exist."""
     by_name = {str(host["name"]): host for host in known}
     lacking = [name for name in made.hosts if name not in by_name]
     if lacking or not known:

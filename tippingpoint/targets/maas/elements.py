@@ -1,7 +1,7 @@
 """Cuts a long JSON list into its objects while it is being read.
 
-A list of 5000 machines has 30 MB. Parsed as a whole it takes ten times that as Python objects, of which a few fields
-are wanted. So each object is cut out of the text and parsed for itself.
+A list of 5000 machines has 30 MB. Parsed as a whole, it takes ten times that as Python objects, of which only a few
+fields are needed. So each object is cut out of the text and parsed by itself.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 LARGEST_ELEMENT = 4 << 20
 """Bytes of one object. A machine of a real MAAS has up to some 100 KB, with many interfaces and disks."""
 
-# Quantifiers are possessive, and a block is matched from where the last match ended: a byte is looked at twice at most,
-# in whatever pieces it comes.
+# Quantifiers are possessive, and a block is matched from where the last match ended: each byte is read twice at most,
+# in whatever pieces the text arrives.
 _TO_BRACE = re.compile(rb'(?:[^"{}]++|"(?:[^"\\]++|\\.)*+")*+[{}]', re.DOTALL)
 _NO_BRACE = re.compile(rb'(?:[^"{}]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 _IN_STRING = re.compile(rb"(?:[^\"\\]++|\\.)*+", re.DOTALL)
@@ -23,22 +23,22 @@ _END = re.compile(rb"\s*\]\s*")
 
 
 class Elements:
-    """The objects of one JSON list. Its blocks are fed in order; ValueError for a text that is no list of objects.
+    """The objects of one JSON list. Its blocks are fed in order; ValueError for a text that is not a list of objects.
 
     An object's own text is not checked, only its braces: parsing it does the rest.
     """
 
     def __init__(self) -> None:
         self._kept = bytearray()
-        """What was fed and is not cut yet: it begins where an object begins, or with what is between two."""
+        """What was fed but is not cut yet: it begins with an object, or with what separates two."""
         self._depth = 0
         self._any = False
         self._in_string = False
         self._escaped = False
-        """Whether the last byte was a backslash in a string, so that the next is no end of it."""
+        """Whether the last byte was a backslash in a string, so that the next byte cannot end the string."""
 
     def feed(self, block: bytes) -> Iterator[bytes]:
-        """Return the objects that are whole with this block."""
+        """Return the objects that are complete with this block."""
         begin, at = 0, self._after_string(block)
         while not self._in_string and (found := _TO_BRACE.match(block, at)):
             at = found.end()
@@ -67,7 +67,7 @@ class Elements:
                 self._after_string(block, rest.end() + 1)
 
     def end(self) -> None:
-        """Check that the list is whole; ValueError if it is not."""
+        """Check that the list is complete; ValueError if it is not."""
         rest = bytes(self._kept)
         if not self._any:
             begin = _BEGIN.match(rest)
@@ -76,7 +76,7 @@ class Elements:
             raise ValueError("an incomplete list")
 
     def _after_string(self, block: bytes, at: int = 0) -> int:
-        """Return where the string ends that a block begins in, or goes on to; its end if it goes on further."""
+        """Return where the string that a block continues at `at` ends; the block's end if it goes on after that."""
         if not self._in_string or at >= len(block):
             return at
         if self._escaped:

@@ -99,7 +99,7 @@ def alike(path: str) -> str:
 
 
 def is_page(content: bytes) -> bool:
-    """Whether an answer is a page for people, as proxies and wrong addresses answer."""
+    """Whether an answer is a page for people, as proxies and wrong addresses return."""
     return content.lstrip()[:1] == b"<"
 
 

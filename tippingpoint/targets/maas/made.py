@@ -1,4 +1,4 @@
-"""How the machines of a plan come to be: the part `made` of its target."""
+"""How the machines of a plan are made: the part `made` of its target."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tippingpoint.plan.kinds import MachineNeeds
 from tippingpoint.util.authorized_keys import key_of
 
 TEMPLATES = ("name", "mac", "number")
-"""What stands in braces in a power parameter for a fact of each machine."""
+"""Placeholders, in braces, for facts of each machine in a power parameter."""
 _BRACED = re.compile(r"\{([A-Za-z_]\w*)\}")
 _SECRET = re.compile(r"pass|token|secret|key|cert|^k_g$")
 """The parameters of MAAS's power drivers that are secrets: power_pass, password, power_token, certificate, key, k_g."""
 _WITH_PASSWORD = re.compile(r"://[^/@:\s]*:[^/@\s]*@")
 _SECURED = re.compile(r"qemu([+](ssh|libssh2?|tls|unix))?://")
-"""The ways to a libvirt on which nobody else listens. Without a word of it a URI with a host means TLS."""
+"""The ways to a libvirt that nobody can intercept. A URI with a host that names no way means TLS."""
 _FILE = "`power` of the credentials file"
 _OWN = "qemu:///system"
 """The libvirt of the machine that the run is on."""
 _BINDING = ("python3-libvirt",)
 _SERVER = ("libvirt-daemon-system", "qemu-system-x86", "qemu-utils", "ipxe-qemu")
-"""The packages of Debian and Ubuntu with libvirt, KVM, the maker of qcow2 files, and a boot by network."""
+"""The packages of Debian and Ubuntu for libvirt, KVM, making qcow2 files, and booting from the network."""
 
 
 class Registered(Section, frozen=True):
@@ -77,7 +77,7 @@ def _absolute(path: str) -> str:
 
 
 def _secured(address: str) -> str:
-    """Return an address, or an empty text; ValueError if anybody could listen on the way."""
+    """Return an address, or an empty text; ValueError if it could be intercepted."""
     if not address:
         return ""
     if not _SECURED.match(_absolute(address)) or "no_verify=" in address:
@@ -113,22 +113,23 @@ class Virtme(Section, frozen=True):
 
     @property
     def needs(self) -> MachineNeeds:
-        """What making machines needs of the server. A libvirt elsewhere, or at a socket of its own, is others' care."""
+        """What making machines needs of the server. A libvirt elsewhere, or at a socket of its own, is not ours to set
+        up."""
         if self.libvirt != _OWN:
             return MachineNeeds(packages=_BINDING)
         return MachineNeeds((*_BINDING, *_SERVER), ("libvirt",), True, self.authorized_key)
 
     def on_unit(self, address: str) -> Virtme:
-        """The same on a unit of a charm at this address. The charm sees to the key, as the run's user is not root."""
+        """The same on a unit of a charm at this address. The charm installs the key: the run's user is not root."""
         host = f"[{address}]" if ":" in address else address
         ours = self.power_address or (f"qemu+ssh://root@{host}/system" if address else "")
         return self.model_copy(update={"power_address": ours, "authorized_key": ""})
 
 
 Made = Registered | Composed | Virtme
-"""The ways in which machines are made. They are told apart by `kind`."""
+"""The ways in which machines are made. `kind` distinguishes them."""
 
 
 def filled(template: str, facts: Mapping[str, str]) -> str:
-    """Return a power parameter with a machine's own facts, of which TEMPLATES are the names, in it."""
+    """Return a power parameter with a machine's own facts, named by TEMPLATES, filled in."""
     return _BRACED.sub(lambda found: facts.get(found[1], found[0]), template)

@@ -13,7 +13,7 @@ from tippingpoint.targets.maas.workspace import MaasWorkspace
 
 
 def maker_of(workspace: MaasWorkspace, known: MaasAccess, client: MaasClient) -> Maker:
-    """Return who makes the machines of a run. It is not open yet."""
+    """Return the maker of a run's machines, which is not open yet."""
     made = workspace.target.made
     if isinstance(made, Composed):
         return ComposedMachines(made, workspace, client)

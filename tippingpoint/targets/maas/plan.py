@@ -121,7 +121,7 @@ class MaasTarget(TargetSection, frozen=True):
     )
 
     def machine(self, number: int) -> Machines:
-        """What the machine of a group with this number is, counted from 0; IndexError if the plan has fewer."""
+        """The size of the machine with this number in a group, counted from 0; IndexError if the plan has fewer."""
         if not self.machines:
             return Machines()
         left = number

@@ -16,7 +16,7 @@ async def make_pool(client: MaasClient, prefix: str, run: str, group: int) -> No
     try:
         await client.send("POST", "resourcepools/", wanted)
     except MaasError as problem:
-        # The pool may be there already, as of an answer that was lost.
+        # The pool may exist already, for instance if an answer was lost.
         if problem.code != 400:
             raise
         found = [each for each in await pools(client) if each.get("name") == name]

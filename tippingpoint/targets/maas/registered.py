@@ -1,4 +1,4 @@
-"""Machines that exist in MAAS's database only: it knows their MAC addresses, and whom to ask for their power."""
+"""Machines that exist in MAAS's database only: it knows their MAC addresses, and their power controllers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def register(
     power_type: str,
     power_parameters: Mapping[str, str],
 ) -> Any:
-    """Have MAAS know a machine of the run, which stays New; returns its answer about the machine.
+    """Register a machine of the run in MAAS, where it stays New; returns MAAS's answer about the machine.
 
     The machine has one interface for each of its networks. Raises MaasExists if MAAS knows it already, and MaasError if
     one of its MAC addresses is another machine's.

@@ -25,7 +25,7 @@ AT_ONCE = 8
 """Concurrent calls. A region has four workers that answer the API."""
 STUCK_AFTER = 180.0
 """Seconds without progress after which a removal ends. A region gives a machine five minutes to be released, but one
-whose power does not answer has failed within seconds."""
+whose power controller does not answer fails within seconds."""
 _PAUSE = 1.0
 _UNRELEASED = (Status.FAILED_RELEASING, Status.FAILED_DISK_ERASING)
 _RELEASED_SOON = (Status.RELEASING, Status.DISK_ERASING)
@@ -34,8 +34,8 @@ _RELEASED_SOON = (Status.RELEASING, Status.DISK_ERASING)
 async def remove(entry: MaasEntry, progress: OnProgress = untold) -> int:
     """Remove what remains of a run; returns the number of machines, pools and tags removed.
 
-    The run's things have both its prefix in their name and its mark. Machines that are somebody's are released first,
-    so that none is left running. TargetError names what could not be removed.
+    The run's things have both its prefix in their name and its mark. Machines that have an owner are released first, so
+    that none is left running. TargetError names what could not be removed.
     """
     known = access(entry.target)
     client = MaasClient(known)
@@ -89,7 +89,7 @@ class _Removal:
                 await asyncio.sleep(_PAUSE)
 
     async def _pass(self) -> tuple[int, int]:
-        """Remove what can be removed now; returns how many things there were, and how many of them are released."""
+        """Remove what can be removed now; returns how many things there were, and how many are being released."""
         left = busy = 0
         for pool in await pools(self._client):
             group = group_of(self._entry.prefix, pool.get("name"))
@@ -116,7 +116,7 @@ class _Removal:
         return await self._client.each("machines/", lambda entry: machine_of(prefix, run, entry), query)
 
     async def _take_away(self, machine: Machine) -> None:
-        """Release a machine that is somebody's, or remove it. One that cannot be released is removed as it is."""
+        """Release a machine that has an owner, or remove it. One that cannot be released is removed as it is."""
         if machine.status in _RELEASED_SOON:
             return
         if machine.status in OWNED and machine.status not in _UNRELEASED:

@@ -24,7 +24,7 @@ from tippingpoint.workloads.spawn.at_once import make_all
 from tippingpoint.workloads.spawn.target import Item, MemberSeen, Seen, SpawnFailed
 
 MEMBERS_EVERY = 5.0
-"""Least seconds between two lists of rack controllers. A region asks for their services every 30 s."""
+"""The minimum seconds between two lists of rack controllers. A region asks for their services every 30 s."""
 IN_DOUBT = 60.0
 """Seconds to wait for a cancelled call that makes a machine, because MAAS goes on with it."""
 
@@ -62,7 +62,7 @@ class MaasMachines:
         self._watch = Watch(self._client, workspace, poll_every)
         self._tagging = Tagging(self._client, workspace)
         self._deployed: set[Item] = set()
-        """Machines that were seen Deployed. One that is so no more is lost."""
+        """Machines that were seen Deployed. One that no longer is counts as lost."""
         self._posts: set[Task[Machine]] = set()
         """Calls under way that make machines. A cancelled call goes on."""
         self._seen: tuple[float, list[MemberSeen]] = (float("-inf"), [])
@@ -107,7 +107,7 @@ class MaasMachines:
     async def start(self, item: Item) -> str:
         """Commission a machine, and wait until a list shows it Ready.
 
-        A machine that was commissioned stays as it is. Raises what MAAS says if it fails.
+        A machine that was commissioned stays as it is. Raises MAAS's error if it fails.
         """
         machine = await self._watch.known(item)
         self._deployed.discard(item)
@@ -119,12 +119,12 @@ class MaasMachines:
         return ""
 
     def is_failed(self, item: Item) -> bool:
-        """Whether MAAS took it out of service: it is removed, and made anew. Other failures are tried again."""
+        """Whether MAAS took it out of service: then it is removed, and made anew. Other failures are retried."""
         machine = self._watch.machine(item)
         return machine is not None and machine.status in (Status.BROKEN, Status.MISSING)
 
     async def probe(self, item: Item) -> None:
-        """Deploy a machine, and wait until a list shows it Deployed. What failed to deploy is released first."""
+        """Deploy a machine, and wait until a list shows it Deployed. If it failed to deploy, it is released first."""
         machine = await self._watch.known(item)
         if machine.status == Status.FAILED_DEPLOYMENT:
             machine = await self._released(machine)
@@ -136,9 +136,9 @@ class MaasMachines:
         self._deployed.add(item)
 
     async def switch(self, item: Item, *, on: bool) -> None:
-        """Switch a machine off or on, and wait until a list shows that its power is.
+        """Switch a machine off or on, and wait until a list shows it.
 
-        Where its power controller failed before, it is asked first, as a list shows that failure until then.
+        If its power controller failed before, it is queried first, because lists show that failure until then.
         """
         machine, wanted = await self._watch.known(item), "on" if on else "off"
         if machine.power == "error":
@@ -152,7 +152,7 @@ class MaasMachines:
         await self._released(await self._watch.known(item))
 
     async def delete(self, item: Item) -> None:
-        """Remove a machine, after its release if it is somebody's, until a list does not show it.
+        """Remove a machine, after its release if it has an owner, and wait until a list does not show it.
 
         No error if it does not exist.
         """
@@ -180,7 +180,8 @@ class MaasMachines:
         return shown
 
     async def members(self) -> list[MemberSeen]:
-        """List the rack controllers, at most every MEMBERS_EVERY seconds; in between the last answer is stale."""
+        """List the rack controllers, at most every MEMBERS_EVERY seconds; in between, return the last answer as
+        stale."""
         now = asyncio.get_running_loop().time()
         if now - self._seen[0] < MEMBERS_EVERY:
             return self._seen[1]
@@ -196,7 +197,7 @@ class MaasMachines:
         raise SpawnFailed(f"{member}: a MAAS loses no machines with a rack controller", "setting")
 
     async def observe(self, what: str, group: int, running: Item | None) -> bool:
-        """Make one of MACHINE_OBSERVATIONS; returns False if there is no machine to ask for."""
+        """Make one of MACHINE_OBSERVATIONS; returns False if there is no machine for it."""
         match what:
             case "machine":
                 machine = self._watch.machine(running) if running is not None else None
@@ -231,7 +232,7 @@ class MaasMachines:
         return self._watch.note(item, await self._maker.make(item))
 
     async def _do(self, machine: Machine, op: str) -> None:
-        """Have MAAS begin something with a machine."""
+        """Have MAAS begin an operation on a machine."""
         self._watch.note(machine.item, await self._client.send("POST", f"machines/{machine.id}/", op=op))
 
     async def _released(self, machine: Machine) -> Machine:

@@ -1,4 +1,4 @@
-"""The machines of a run as a list of MAAS's shows them, and the meaning of their statuses."""
+"""The machines of a run as MAAS's lists show them, and the meaning of their statuses."""
 
 from __future__ import annotations
 
@@ -60,18 +60,18 @@ OWNED = frozenset(
         Status.FAILED_DISK_ERASING,
     }
 )
-"""Statuses of a machine that has to be released before it is anybody's again."""
+"""Statuses of a machine that has to be released before anybody can use it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine of the run. Of the 77 fields of a list these are all that is kept."""
+    """A machine of the run. Of a list's 77 fields, only these are kept."""
 
     id: str
     """Its `system_id`."""
     item: Item
     status: int
-    """One of Status, or a status that the suite knows nothing of, such as that of the rescue mode."""
+    """One of Status, or a status that is unknown to the suite, such as that of the rescue mode."""
     name: str
     """The name of its status, such as "Failed commissioning"."""
     said: str
@@ -91,7 +91,7 @@ class Machine:
 def machine_of(prefix: str, run: str, entry: object) -> Machine | None:
     """Return the machine of an entry of a list; None if it is not one of the run's, by its name and its mark.
 
-    Raises MaasError for an entry that is no machine.
+    Raises MaasError for an entry that is not a machine.
     """
     if not isinstance(entry, dict):
         raise MaasError("an invalid list of machines")

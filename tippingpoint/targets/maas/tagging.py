@@ -10,14 +10,15 @@ from tippingpoint.targets.maas.names import mark_of, tag_name
 from tippingpoint.targets.maas.workspace import MaasWorkspace
 
 AT_ONCE = 500
-"""Machines that one call tags. Django takes 1000 fields of a form, unless it is told otherwise."""
+"""Machines that one call tags. Django accepts 1000 fields in a form by default."""
 _EXISTS = "already exists"
 
 
 class Tagging:
-    """Makes the run's tag, puts it on machines, and removes it. It has no definition: that would find others' machines.
+    """Makes the run's tag, puts it on machines, and removes it. It has no definition, which would match others'
+    machines.
 
-    A region that takes longer than the workload's interval gets no second one.
+    A region that takes longer than the workload's interval gets no second request meanwhile.
     """
 
     def __init__(self, client: MaasClient, workspace: MaasWorkspace) -> None:

@@ -1,8 +1,8 @@
-"""The run's machines as lists show them, and who waits for what they show.
+"""The run's machines as lists show them, and the callers that wait for changes.
 
-MAAS has no list with a part of the fields, and one machine has some 6 KB of them. So a list asks for the machines that
-somebody waits for, by their ids, and the whole of a group is listed now and then: such lists take a small part of the
-time, however long the group is. A worker makes one list at a time, and begins the next `every` seconds later.
+MAAS cannot list only some of the fields, and one machine has some 6 KB of them. So a list requests only the awaited
+machines, by their ids. A whole group is listed now and then: such lists take a small part of the time, however long the
+group is. A worker makes one list at a time, and begins the next `every` seconds later.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from tippingpoint.targets.maas.workspace import MaasWorkspace
 from tippingpoint.workloads.spawn.target import Item
 
 MOST_IDS = 500
-"""Machines that one list asks for by their ids. With ten characters each that is a URL that proxies permit (8 KB)."""
+"""Machines that one list requests by their ids. With ten characters each, that is a URL that proxies permit (8 KB)."""
 WHOLE_PART = 20
-"""How many times as long as a list of a whole group took no other is made, while few machines are waited for."""
+"""The least time between lists of a whole group, in multiples of what one took, while few machines are awaited."""
 IDLE_PART = 4
-"""The same, while no machine is waited for."""
+"""The same, while no machine is awaited."""
 _NEARLY = 0.9
-"""A list that is asked for this part of the interval after the last one is on time."""
+"""A list requested after this part of the interval since the last one is on time."""
 _LATE = 1.0
 """Seconds that the workload's next list may be late before a list is made here."""
 _NEVER = float("-inf")
 
 Met = Callable[[Machine | None], bool]
-"""Whether what is waited for is so, of a machine as a list shows it, or None where it shows none. It raises MaasError
-if that will never be."""
+"""Whether a machine, as a list shows it, is in the awaited state; it gets None if the list does not show the machine.
+It raises MaasError if that state will never come."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class _Wait:
     id: str
     met: Met
     since: float
-    """When the call was answered: a list that began earlier says nothing."""
+    """When the call was answered: a list that began earlier does not count."""
     shown: Future[None]
 
 
@@ -52,7 +52,7 @@ class _Wait:
 class _Group:
     machines: dict[Item, Machine] = field(default_factory=dict[Item, Machine])
     changed: dict[Item, float] = field(default_factory=dict[Item, float])
-    """When a call's answer last told of a machine, or removed it: an older list does not count for it."""
+    """When a call's answer last showed a machine, or removed it: an older list does not count for it."""
     waits: dict[Item, _Wait] = field(default_factory=dict[Item, _Wait])
     doubted: bool = False
     """Whether an answer contradicted what is known: the next list is whole."""
@@ -73,7 +73,7 @@ class Watch:
         self._listing = asyncio.Lock()
         self._began = self._ended = _NEVER
         self._shown = _NEVER
-        """When the latest list began that was answered."""
+        """When the latest answered list began."""
         self._ticker: Task[None] | None = None
 
     def add(self, group: int) -> None:
@@ -97,15 +97,15 @@ class Watch:
         return machine
 
     def note_gone(self, item: Item) -> None:
-        """Note that a machine exists no more."""
+        """Note that a machine no longer exists."""
         self._change(item, None)
 
     def doubt(self, item: Item) -> None:
-        """Have the next list be of the machine's whole group, as MAAS contradicted what is known of it."""
+        """Make the next list show the machine's whole group, because MAAS contradicted what is known of the machine."""
         self._groups[item.group].doubted = True
 
     async def known(self, item: Item) -> Machine:
-        """Return a machine as it was last seen, after a list if it was never; MaasGone if it does not exist."""
+        """Return a machine as it was last seen, after a list if it was never seen; MaasGone if it does not exist."""
         machine = self.machine(item)
         if machine is None:
             self.doubt(item)
@@ -116,7 +116,7 @@ class Watch:
         return machine
 
     async def until(self, machine: Machine, met: Met) -> None:
-        """Wait until a list shows of a machine what is wanted; raises what `met` raises."""
+        """Wait until a list shows a machine in the wanted state; raises what `met` raises."""
         group, item = self._groups[machine.item.group], machine.item
         if item not in group.changed and met(group.machines.get(item)):
             return
@@ -131,7 +131,7 @@ class Watch:
                 del group.waits[item]
 
     async def look(self, number: int) -> None:
-        """List what is waited for, or a whole group where that is due. Concurrent callers share the next list."""
+        """List the awaited machines, or a whole group where that is due. Concurrent callers share the next list."""
         loop = asyncio.get_running_loop()
         asked = loop.time()
         async with self._listing:
@@ -216,7 +216,7 @@ class Watch:
         _put(group.machines, item, machine)
 
     async def _tell(self, numbers: Collection[int], began: float) -> None:
-        """Tell those who wait in these groups what a list has shown."""
+        """Wake the callers that wait in these groups, by what a list has shown."""
         told = [
             (item, wait, self._groups[number].machines.get(item))
             for number in numbers
@@ -238,7 +238,7 @@ class Watch:
                 wait.shown.set_exception(problem)
 
     async def _reasons(self, ids: Collection[str]) -> dict[str, str]:
-        """Return why machines failed whose status does not say it: the last error of each in MAAS's events."""
+        """Return why machines failed, if their status does not show it: the last error of each in MAAS's events."""
         query = [("level", "ERROR"), ("limit", "1000"), *(("id", each) for each in [*ids][:MOST_IDS])]
         try:
             found: Any = mapping(await self._client.get("events/", query, op="query")).get("events")

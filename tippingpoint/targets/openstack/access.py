@@ -43,7 +43,7 @@ class CloudAccess:
     key: Path | None = None
     """The key of `certificate`, if it is a file of its own."""
     endpoints: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Services' addresses that count instead of those in the catalogue, without a slash at the end."""
+    """Services' addresses that override those in the catalogue, without a slash at the end."""
 
     def tls(self) -> ssl.SSLContext:
         """Return the context for connections: it verifies host names, by `ca` or else the system's authorities."""
@@ -153,7 +153,7 @@ def _scope(cloud: Cloud) -> dict[str, Any]:
 
 
 def _domain(cloud: Cloud, whose: str) -> dict[str, str]:
-    """Return a user's or project's domain, of which the id counts; the default domain if the cloud has none."""
+    """Return a user's or project's domain, by id if given, else by name; the default domain if the cloud has none."""
     generic = cloud.settings["auth_type"] in ("password", "token")  # the others do not know a default
     for kind in ("id", "name"):
         for key in (f"{whose}_domain_{kind}", *([f"default_domain_{kind}"] if generic else [])):

@@ -37,7 +37,7 @@ from tippingpoint.workloads.spawn.target import PASSING, Trouble
 LARGEST_ANSWER = 64 << 20
 """Bytes; a page of a list has at most 1000 servers of 2 KB each."""
 LONGEST_WAIT = 60.0
-"""Seconds of a service's Retry-After that are respected at most."""
+"""The most seconds of a service's Retry-After that are respected."""
 RENEW_PAUSE = 5.0
 """Seconds before a failed renewal is retried while the present token is valid."""
 RENEW_WITHIN = 60.0

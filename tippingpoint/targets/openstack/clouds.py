@@ -1,8 +1,9 @@
 """One cloud of a clouds.yaml, as OpenStack's own clients read it. Files are only read.
 
-openstacksdk's loader (openstack.config) is what this follows: the files it merges, the places and spellings it accepts.
-It is not called, because it cannot be had alone: it imports 890 modules, among them keystoneauth1 and requests. Every
-charm would carry twenty more packages, of some 40 MB, and every worker and hook would wait a second.
+This follows openstacksdk's loader (openstack.config): the files that it merges, the places and spellings that it
+accepts. The loader itself is not called, because it does not come alone: it imports 890 modules, among them
+keystoneauth1 and requests. Every charm would carry twenty more packages, of some 40 MB, and every worker and hook would
+wait a second.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _ACCEPTED = "a clouds.yaml"
 _SUFFIXES = (".yaml", ".yml", ".json")
 _SECRET = re.compile("password|secret|token|passcode")
 
-# The clients' older spellings, in the order in which the last one counts (OpenStackConfig._fix_backwards_auth).
+# The clients' older spellings, in order: the last one wins (OpenStackConfig._fix_backwards_auth).
 _SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "project_id": ("tenant_id", "project_id"),
     "project_name": ("tenant_name", "project_name"),
@@ -40,7 +41,7 @@ _ABOVE_COUNTS = (
     "project_name",
     "token",
 )
-"""Where these stand both in a cloud and in its `auth`, the former counts."""
+"""If these are given both in a cloud and in its `auth`, the former wins."""
 _LOGIN = (
     *_ABOVE_COUNTS,
     "auth_url",
@@ -55,7 +56,7 @@ _LOGIN = (
     "application_credential_name",
     "application_credential_secret",
 )
-"""What belongs to a login. It may stand in a cloud or in its `auth`."""
+"""What belongs to a login. It may be given in a cloud or in its `auth`."""
 
 
 _Region = tuple[str, dict[str, Any]]
@@ -99,10 +100,10 @@ def clouds_file() -> Path:
 
 
 def read_cloud(path: Path, name: str | None, region: str | None) -> Cloud:
-    """Read a cloud; None is the one of OS_CLOUD, or the only one. `region` is one to choose instead of the first.
+    """Read a cloud; None is the one of OS_CLOUD, or the only one. `region` is the one to choose instead of the first.
 
     UserError if a file is unusable, or has no such cloud. Errors show nothing of the files' content but the names of
-    clouds. A file with a secret in it must be its owner's only.
+    clouds. Only its owner may be able to read a file with a secret in it.
     """
     document = _document(path, _ACCEPTED)
     secure = _beside(path, "secure", os.environ.get("OS_CLIENT_SECURE_FILE"))
@@ -155,7 +156,7 @@ def _profile(cloud: Cloud, found: Mapping[str, Any]) -> dict[str, Any]:
     auth = found.get("auth")
     login = cast("dict[str, Any]", auth) if isinstance(auth, dict) else {}
     if "auth_url" in login or "auth_url" in found:
-        return {}  # as the clients go on after a warning
+        return {}  # the clients continue after a warning
     # The profiles that openstacksdk itself brings are of public clouds, and some are fetched from these.
     raise cloud.refused("profile", str(name), "a profile of a clouds-public.yaml, or an auth_url")
 
@@ -200,7 +201,7 @@ def _login(cloud: Cloud, merged: Mapping[str, Any]) -> dict[str, Any]:
                 part[key] for key in spellings for part in (auth, merged) if part.get(key) not in (None, "")
             ]
         elif inside and above and inside[-1] != above[-1]:
-            # The command `openstack` takes the one, openstacksdk the other.
+            # The command `openstack` uses one of them, openstacksdk the other.
             raise cloud.refused(name, "given twice", f"either {name} or auth.{name}")
         else:
             told = above + inside
@@ -241,7 +242,7 @@ def _text(number: float) -> str:
 
 
 def _merged(document: Mapping[Any, Any], more: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return a document with the values of another one, which count."""
+    """Return a document with the values of another one, which take precedence."""
     merged = dict(document)
     for key, value in more.items():
         here = merged.get(key)
@@ -256,7 +257,8 @@ def _document(path: Path, accepted: str, *, empty: bool = False) -> dict[Any, An
 
 
 def _has_secret(value: object, levels: int = 7) -> bool:
-    """Whether a document has a value under a name such as `password`, on so many levels: in the `auth` of a region."""
+    """Whether a document has a value under a name such as `password`, on up to this many levels, such as in the `auth`
+    of a region."""
     if isinstance(value, list):
         return levels > 0 and any(_has_secret(each, levels - 1) for each in cast("list[Any]", value))
     return isinstance(value, dict) and any(

@@ -115,8 +115,8 @@ def trouble_of(message: str, code: int = 0) -> Trouble:
 
 
 def fault_of(server: Mapping[str, Any]) -> OpenstackError | None:
-    """Return why a server could not be built, in nova's words, the same text for all failures of one cause. None if
-    nova does not report it (yet): a server is in ERROR a moment before its fault is shown."""
+    """Return why a server could not be built, in nova's words, with the same text for all failures of one cause. None
+    if nova does not report it (yet): a server is in ERROR a moment before its fault is shown."""
     fault = server.get("fault")
     said = cast("dict[str, Any]", fault).get("message") if isinstance(fault, dict) else None
     if not isinstance(said, str) or not said.strip():

@@ -1,4 +1,4 @@
-"""The observations of a cloud's users, timed once now: figures that a person would try by hand."""
+"""The observations of a cloud's users, timed once now, as a person would do by hand."""
 
 from __future__ import annotations
 

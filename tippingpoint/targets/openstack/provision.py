@@ -75,7 +75,7 @@ def access_of_user(access: CloudAccess, user: str, identity: Path) -> CloudAcces
 
 @contextmanager
 def as_answered() -> Generator[None]:
-    """Raise OpenstackError if the block finds an answer that is JSON, but not as OpenStack makes it."""
+    """Raise OpenstackError if the block finds an answer that is JSON, but not in OpenStack's form."""
     try:
         yield
     except (AttributeError, LookupError, TypeError, ValueError) as problem:
@@ -203,7 +203,8 @@ async def pages(
     /,
     **query: str | tuple[str, ...],
 ) -> list[dict[str, Any]]:
-    """Return all of a list, page by page: each page says whether there is a next. `keep` says what stays of a page.
+    """Return all of a list, page by page: each page says whether there is a next one. `keep` returns what to keep of a
+    page.
 
     OpenstackError if a page takes more than `within` seconds, or is invalid.
     """
@@ -336,8 +337,8 @@ async def _network(client: OpenstackClient, wanted: str, field: str) -> str:
 async def _with_user(
     client: OpenstackClient, entry: OpenstackEntry, workspace: OpenstackWorkspace, project: str
 ) -> OpenstackWorkspace:
-    """Return the workspace with the user that owns the servers of all groups. It is one user for all projects, because
-    each password costs Keystone a hash, while Nova would not notice."""
+    """Return the workspace with the user that owns the servers of all groups. All projects share one user, because each
+    password costs Keystone a hash, while the number of users makes no difference to Nova."""
     assert entry.identity is not None
     own = mapping(
         mapping(await insist(lambda: client.get("identity", f"/projects/{project}"))).get("project")
@@ -376,7 +377,7 @@ async def _made_once(
     """Create a thing unless it exists with the run's mark; returns its id. OpenstackExists if it exists without."""
 
     async def made() -> str:
-        # Looked for each time: it exists if only the answer was lost.
+        # Checked each time: if only the answer was lost, it exists.
         answer = mapping(await client.get(service, path + query, project=project))
         for each in _listed(answer, f"{kind}s"):
             if each["name"] == wanted["name"]:

@@ -123,7 +123,8 @@ class _Removal:
     async def _remove_servers(self) -> None:
         """Delete servers until no list shows one.
 
-        One whose status is DELETED is still there, with its place in quotas. Nova removes it a call to placement later.
+        A server whose status is DELETED still exists, and counts in quotas. Nova removes it one call to placement
+        later.
         """
         loop = asyncio.get_running_loop()
         version = choose(SERVERS, await compute_versions(self._client))

@@ -112,7 +112,7 @@ class Servers:
         """Names that more than one server has."""
         self._expected: set[Item] = set()
         self.changed: set[Item] = set()
-        """Servers that came, went or changed since these were taken out."""
+        """Servers that came, went or changed since this set was last taken."""
         self._made_at: dict[str | Item, float] = {}
         """When nova accepted a server that no list has shown yet, on our clock. Older lists cannot have it."""
         self._unsure: dict[str | Item, bool] = {}
@@ -225,7 +225,7 @@ class Servers:
         now: float,
         took: float,
     ) -> None:
-        """Take in a list of everything (`whole`) or of changes, as `read_page` reads it.
+        """Process a list of everything (`whole`) or of changes, as `read_page` reads it.
 
         `answered` is when nova answered, by its clock, and `took` the seconds that it took. `now` is on our clock.
         """
@@ -284,7 +284,7 @@ class Servers:
         self._settle(server.item)
 
     def _replace(self, before: Server | None, server: Server) -> None:
-        """Have a server in the place of what was known of it; `before` is None for a new one."""
+        """Replace what was known of a server; `before` is None for a new one."""
         if before is not None and before.item != server.item:  # somebody gave it another name
             self.forget(server.id)
             before = None
@@ -303,7 +303,8 @@ class Servers:
 
 
 def read_page(prefix: str, run: str, page: Iterable[Mapping[str, Any]]) -> list[Server]:
-    """Return the run's servers on a page of a list, and those that are gone, without what nobody needs of them.
+    """Return the run's servers on a page of a list, including those that are gone, with only the fields that are
+    needed.
 
     KeyError or TypeError if it is not a page of servers.
     """

@@ -39,8 +39,8 @@ from tippingpoint.workloads.spawn.at_once import make_all
 from tippingpoint.workloads.spawn.target import Item, MemberSeen, Seen, SpawnFailed
 
 MEMBERS_EVERY = 5.0
-"""Least seconds between two queries of nova's services and Neutron's agents. These report every 10 s (agents every
-30 s), and count as down after 60 s (75 s) without a report."""
+"""The minimum seconds between two queries of nova's services and Neutron's agents. These report every 10 s (agents
+every 30 s), and count as down after 60 s (75 s) without a report."""
 PAGE = 1000
 """Servers on a page of a list; nova's own maximum (osapi_max_limit)."""
 
@@ -48,8 +48,8 @@ IN_DOUBT = 60.0
 """Seconds to wait for a cancelled call that creates servers, because nova continues it regardless."""
 
 _SETTLES = 30.0
-"""Seconds after which no more faults appear from a time without any compute up. Lists, queries of faults and of
-services are each a few seconds late."""
+"""Seconds after a time without any compute up, until no more faults from that time appear. Lists, queries of faults and
+queries of services are each a few seconds late."""
 _LATE = 1.0
 """Seconds that the workload's next list may be late before a list is made here."""
 _AT_ONCE = 4
@@ -496,7 +496,7 @@ class OpenstackServers:
                     await self._list()
 
     def _tell(self, place: _Place) -> None:
-        """Tell the waiting callers what a list has shown."""
+        """Wake the waiting callers, by what a list has shown."""
         for item in place.active:
             self._tell_active(place, item)
         for identity in place.gone:
@@ -543,7 +543,7 @@ async def _ended(posts: Iterable[Task[None]]) -> None:
 
 @contextmanager
 def _as_listed(what: str) -> Generator[None]:
-    """Raise SpawnFailed for an answer that is JSON, but not a list as OpenStack makes it."""
+    """Raise SpawnFailed for an answer that is JSON, but not a list in OpenStack's form."""
     try:
         yield
     except (AttributeError, KeyError, TypeError) as problem:

@@ -20,7 +20,7 @@ def read_version(text: object) -> Version | None:
 
 
 def show_version(version: Version) -> str:
-    """Return a version as headers have it."""
+    """Return a version in the form that headers use."""
     return f"{version[0]}.{version[1]}"
 
 

@@ -37,7 +37,8 @@ class PacemakerAccess:
 
 
 def access(target: PacemakerTarget) -> PacemakerAccess:
-    """Read the file that a target names. UserError when it is unusable, or when its TLS would be anonymous unasked."""
+    """Read the file that a target names. UserError when it is unusable, or when its TLS would be anonymous although the
+    plan does not allow that."""
     if target.credentials is None:
         raise UserError("target.credentials", "none", _ACCEPTED)
     known = read_yaml("target.credentials", target.credentials, _ACCEPTED, private=True)
@@ -70,7 +71,7 @@ def access(target: PacemakerTarget) -> PacemakerAccess:
 
 
 def refusal(address: str, error: BaseException) -> TargetError | None:
-    """Return the TargetError for a failed log-in that a changed plan can mend; None for other failures."""
+    """Return the TargetError for a failed log-in that a changed plan can fix; None for other failures."""
     problem = in_words(error)
     if isinstance(error, ssl.SSLCertVerificationError):
         fault = certificate_fault(error)

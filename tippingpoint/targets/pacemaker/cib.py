@@ -1,7 +1,7 @@
 """The CIB over one node at a time: lists that many callers share, changes, and notifications.
 
-The node is the worker's own as long as it answers. A node that is silent while a question waits is left, and what was
-asked of it ends as unreachable.
+A worker uses its own node as long as that node answers. A node that is silent while a query waits is abandoned, and the
+queries to it end as unreachable.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tippingpoint.workloads.load import TargetFacts
 from tippingpoint.workloads.spawn.target import SpawnFailed, Trouble
 
 QUIET = 15.0
-"""Seconds, at least, that a node has to answer a question about its own CIB, which no membership holds up."""
+"""The minimum seconds that a node has to answer a query about its own CIB, which no membership change holds up."""
 _CATCHES_UP_WITHIN = 5.0
-"""Seconds in which a node that was behind another has the changes that the other had."""
+"""Seconds within which a node that was behind another catches up with it."""
 _AGAIN = 0.1
 _TROUBLES: dict[int, Trouble] = {
     -1: "trust",
@@ -38,7 +38,7 @@ _TROUBLES: dict[int, Trouble] = {
     -205: "busy",
     -206: "busy",
 }
-"""The cause that a return code tells."""
+"""The cause that a return code indicates."""
 
 
 class Cib:
@@ -51,7 +51,7 @@ class Cib:
         self._watched: Connection | None = None
         self._looking: Task[ClusterStatus] | None = None
         self._asked = False
-        """Whether the list under way was already asked for, so that it may lack the latest change."""
+        """Whether the list under way was already requested, so that it may lack the latest change."""
         self._looked = float("-inf")
         self._took = 0.0
         self._changes: set[Future[Answer]] = set()
@@ -61,7 +61,7 @@ class Cib:
         return await self._nodes.open()
 
     async def close(self, within: float) -> None:
-        """Close every connection, once the changes under way were answered, or after so many seconds."""
+        """Close every connection once the changes under way are answered, or after this many seconds."""
         if self._changes:
             await asyncio.wait(self._changes, timeout=within)
         if self._looking is not None:
@@ -70,7 +70,7 @@ class Cib:
         self._nodes.close("closed")
 
     async def look(self) -> ClusterStatus:
-        """Return a list that was asked for after this call; all callers of a moment share one."""
+        """Return a list that was requested after this call; simultaneous callers share one."""
         if self._looking is None or self._looking.done() or self._asked:
             before = self._looking
             self._asked = False
@@ -115,7 +115,7 @@ class Cib:
         raise SpawnFailed(problem, "unreachable")
 
     async def change(self, operation: str, section: str, data: str | None, options: int) -> int:
-        """Make a change, and return its code. A call that is cancelled meanwhile may still make it."""
+        """Make a change, and return its code. A cancelled call may still make it."""
         self._follow(link := self._link())
         call = link.call(operation, section, data, SYNC | options)
         self._changes.add(call)
@@ -129,7 +129,7 @@ class Cib:
 
     @staticmethod
     def failure(code: int) -> SpawnFailed:
-        """The failure that a return code is."""
+        """The failure that a return code stands for."""
         return SpawnFailed(in_plain_words(code), _TROUBLES.get(code, "other"))
 
     async def _look(self, before: Task[ClusterStatus] | None) -> ClusterStatus:
@@ -155,7 +155,7 @@ class Cib:
         return self._nodes.link(self._worker, 0)
 
     def _follow(self, link: Link) -> None:
-        """Have the node that we use notify us, and no other."""
+        """Have only the node in use notify us."""
         if link.connection is None or link.connection is self._watched:
             return
         if self._watched is not None:
@@ -170,4 +170,4 @@ class Cib:
     def _answered(self, call: Future[Answer]) -> None:
         self._changes.discard(call)
         if not call.cancelled():
-            call.exception()  # it may be nobody's any more
+            call.exception()  # nobody may be waiting for it any more

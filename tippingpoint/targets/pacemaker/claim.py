@@ -1,15 +1,15 @@
 """Leases in the CIB: claimed, stamped anew, and watched for their release.
 
-Nothing in Pacemaker expires a ticket, nor a property. A holder treats it as a lease, as booth does: it writes a new
+Pacemaker expires neither tickets nor properties. A holder treats one as a lease, as booth does: it writes a new
 stamp at each renew time.
 
-A claim and an extension are conditional changes: an XPath that only matches the lease as it is expected to be. All
+A claim and an extension are conditional changes: their XPath matches the lease only in its expected state. All
 contenders of a lease are in one worker, and lease numbers are never used twice. So the first claim of a number may
 make the lease.
 
-The side with quorum judges. A node without it answers as always, and the cluster may forget such a write later. So an
-acknowledgement from a node that we know to be without quorum is a failure. Nobody but the holder changes a lease: one
-whose stamps are all gone had been acknowledged, and was undone.
+The side with quorum decides. A node without it answers as always, and the cluster may forget such a write later. So an
+acknowledgement from a node that we know to be without quorum is a failure. Only the holder changes a lease. So if all
+stamps of a lease are gone, it had been acknowledged and was undone.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
 _DOUBTED_AFTER = 1.0
 """Seconds after which a node that does not show a lease is asked whether it is a member; and asked again."""
 _TOLD_EVERY = 1.0
-"""Seconds in which writes that were undone are one event."""
+"""Seconds within which undone writes form one event."""
 
 
 class CibLeases:
@@ -61,11 +61,11 @@ class CibLeases:
         self._members = Members(self._nodes.links, self._nodes.readers)
         self._happened: Happened | None = None
         self._undone: dict[str, Any] = {}
-        """The event of writes that were undone, while it waits for more of them."""
+        """The event of undone writes, while it waits for more of them."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._store = STORES[target.store]
         self._prefix = prefix
-        """Begins the ids of all leases of this worker."""
+        """The prefix of the ids of all leases of this worker."""
         self._stamps = itertools.count(1)
         self._made: set[int] = set()
         """Leases that exist."""
@@ -114,7 +114,7 @@ class CibLeases:
         held = f"{holding.holder}:{next(self._stamps)}"
         possible = _stamps(holding)
         where = store.where(name, possible)
-        # Until the answer is there, the lease may have either.
+        # Until the answer arrives, the lease may have either.
         holding.token = (*possible, held)
         call = link.call("cib_modify", where, store.change(name, held), SYNC | XPATH)
 
@@ -194,7 +194,7 @@ class CibLeases:
         return f"{self._prefix}{lease}"
 
     async def _make_tickets(self) -> None:
-        """Make the element for tickets, unless there is one: with a mark, so that it is removed after the run."""
+        """Make the element for tickets, unless there is one. It has a mark, so that it is removed after the run."""
         with contextlib.suppress(TimeoutError, OperationFailed):
             link = self._nodes.link(0, 0)
             async with answers_within(_ANSWER_WITHIN):
@@ -243,7 +243,7 @@ class CibLeases:
             self._happened("undone", told)
 
     async def _judge(self, holding: Holding, link: Link, future: Future[bool]) -> None:
-        """End an extension that matched nothing: was the last one undone, or did a node answer for an old copy?
+        """End an extension that matched nothing: was the last one undone, or did a node answer from an old copy?
 
         A node that comes back answers before it has the cluster's CIB.
         """
@@ -298,7 +298,7 @@ class CibLeases:
     def _down(self, link: Link) -> None:
         if link is self._watching:
             self._watch()
-            # A release may have been missed meanwhile, which counts as one.
+            # A release may have been missed meanwhile; that counts as a release.
             for lease in list(self._waiting):
                 self._released(lease)
 

@@ -1,6 +1,6 @@
 """The configuration in a CIB, as far as it decides how the status is read: nodes, primitives, and what a failure means.
 
-What a rule makes depend on the time or on a node is left out.
+Anything that a rule makes depend on the time or on a node is left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ REMOTE_AGENT = "ocf:pacemaker:remote"
 """The agent of a resource that connects a remote node."""
 _CONTAINERS = ("docker", "podman", "rkt")
 _MOST_REPLICAS = 1000
-"""Replicas of a bundle that are looked for. Each is a container and a node."""
+"""The most replicas of a bundle that are looked for. Each is a container and a node."""
 _DEEPEST = 2
 """Elements around a primitive: a clone, and a group in it."""
 _INTERVAL = re.compile(r"(\d{1,12})\s*([a-z]*)", re.IGNORECASE)
@@ -39,7 +39,7 @@ _YES = ("true", "on", "yes", "y", "1")
 
 
 class OnFail(IntEnum):
-    """What the cluster does about a failure. Of several failures the greatest counts."""
+    """What the cluster does about a failure. Of several failures, the one with the greatest value counts."""
 
     IGNORE = 0
     DEMOTE = 1
@@ -69,7 +69,7 @@ _ON_FAIL = {
 
 @dataclass(slots=True)
 class Primitive:
-    """A primitive as configured, or as the history describes one that is configured no more."""
+    """A primitive as configured, or as the history describes one that is no longer configured."""
 
     id: str
     agent: str
@@ -144,7 +144,7 @@ class Configuration:
         )
 
     def on_fail(self, primitive: Primitive, task: str, interval: int) -> OnFail:
-        """What a failure of an operation brings about. `interval` is in milliseconds."""
+        """What the cluster does when an operation fails. `interval` is in milliseconds."""
         value = self._said_of(primitive, task, interval)
         if task == "stop" and value in ("standby", "demote", "stop"):
             value = ""
@@ -178,7 +178,7 @@ class Configuration:
         return OnFail.RESTART
 
     def removed(self, entry: Element) -> Primitive:
-        """A primitive that only a history has."""
+        """A primitive that exists only in a history."""
         return Primitive(
             entry.get("id", ""),
             agent_of(entry),
@@ -251,7 +251,7 @@ class Configuration:
         )
 
     def _add_bundle(self, element: Element) -> None:
-        """Add the containers of a bundle, and what connects the nodes in them."""
+        """Add the containers of a bundle, and the connections of the nodes in them."""
         id = element.get("id", "")
         kind = next((each for each in element if each.tag in _CONTAINERS), None)
         if kind is None:
@@ -280,7 +280,7 @@ class Configuration:
                 )
 
     def _guests(self, cib: Element) -> Iterator[Primitive]:
-        """The connections of guest nodes, which `remote-node` of the resource that is their machine implies."""
+        """The connections of guest nodes, which `remote-node` implies in the resource that is their machine."""
         for path in ("configuration/resources/primitive", "configuration/resources/group/primitive"):
             for machine in cib.iterfind(path):
                 if name := self._meta(machine, "remote-node"):
@@ -327,7 +327,7 @@ class Configuration:
 
 
 def _has_unique_instances(top: Element, meta: Callable[[str], str | None]) -> bool:
-    """Whether each instance of a clone or bundle is one of its own, with a number."""
+    """Whether each instance of a clone or bundle is distinct, with a number."""
     if top.tag == "bundle":
         return any(_whole(each.get("replicas-per-host")) > 1 for each in top if each.tag in _CONTAINERS)
     if (said := meta("globally-unique")) is not None:
@@ -355,7 +355,7 @@ def _sorted_sets(parent: Element, tag: str) -> list[Element]:
 
 
 def score(said: str | None) -> int:
-    """A score as a number: `INFINITY` is a million, and what is no number is 0."""
+    """A score as a number: `INFINITY` is a million, and anything that is not a number is 0."""
     text = (said or "0").strip().upper()
     if text.lstrip("+-") == "INFINITY":
         return -1_000_000 if text.startswith("-") else 1_000_000

@@ -57,7 +57,7 @@ class LoginRefused(ConnectionError):
 
 
 class Connection(asyncio.Protocol):
-    """A connection that is logged in once `connect` has returned. Every call ends, whatever becomes of it."""
+    """A connection that is logged in once `connect` has returned. Every call ends, whatever happens to it."""
 
     def __init__(self, name: str, on_lost: Callable[[str], None]) -> None:
         self.name = name
@@ -109,7 +109,7 @@ class Connection(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is of no class of asyncio's
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's has no base class in asyncio
         self._socket = transport.get_extra_info("socket")
 
     def data_received(self, data: bytes) -> None:
@@ -134,7 +134,7 @@ class Connection(asyncio.Protocol):
     def call(self, operation: str, section: str | None, data: str | None, options: int) -> Future[Answer]:
         """Make a call. The future ends with the answer, or with OperationFailed when the connection is lost.
 
-        The return code is not looked at. A cancelled future is forgotten, and its late answer dropped.
+        The return code is not checked. A cancelled future is forgotten, and its late answer dropped.
         """
         future: Future[Answer] = self._loop.create_future()
         if self.problem:
@@ -161,15 +161,15 @@ class Connection(asyncio.Protocol):
         self._transport.write(header)
         self._transport.write(body)
         if self._socket is not None:
-            # The daemon sends header and payload apart, with Nagle's algorithm: a lone answer would take 40 ms.
-            # A connection that was closed this moment has no socket any more; connection_lost ends its calls.
+            # The daemon sends header and payload separately, with Nagle's algorithm: a lone answer would take 40 ms.
+            # A connection that was closed just now has no socket any more; connection_lost ends its calls.
             with contextlib.suppress(OSError, ValueError):
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
     def _received(self, answer: Answer) -> None:
         attributes = answer.attributes
         if attributes.get("t") == "cib_notify":
-            # Pacemaker 3 adds the number that the change had at its client, which may be one of ours.
+            # Pacemaker 3 adds the change's number at its client, which may be one of ours.
             if self.on_notification is not None:
                 self.on_notification(answer)
             return

@@ -1,8 +1,8 @@
 """Plays a cluster's own tests: carries out their steps, times them, checks, and makes the cluster whole again.
 
 A test that fails is a result. Whatever was stopped is started, what was changed is put back, and the next test begins
-on a whole cluster. Meanwhile a ticket is updated at a steady pace, to time what the cluster's users feel, and the load
-of each node is asked for.
+on a whole cluster. Meanwhile a ticket is updated at a steady pace, to time what the cluster's users experience, and
+each node's load is queried.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from tippingpoint.workloads.spawn.operations import Ended, Operations
 LOOK_EVERY = 0.25
 """Seconds between two looks at the cluster: the error of every time that ends with one."""
 SETTLED = 1.0
-"""Seconds for which an idle cluster has to stay so. Its time ends with the first look of them."""
+"""Seconds for which an idle cluster has to stay idle. The time that counts ends with the first of these looks."""
 _POLL = "poll"
 _MOST_SHOWN = 200
-"""Characters of what was missing."""
+"""The most characters shown of what was missing."""
 
 
 class Failed(Exception):
@@ -73,12 +73,12 @@ class _Test:
     begin: float
     steps: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
     missing: tuple[str, str] = ("", "")
-    """The first condition that did not hold at the last look, by which a test that runs out of time is told."""
+    """The first condition that did not hold at the last look, which is reported for a test that runs out of time."""
     updates: list[float] = field(default_factory=list[float])
     """Seconds that each update took."""
     update_failures: int = 0
     dcs: list[str] = field(default_factory=list[str])
-    """The DCs that were seen, one after the other."""
+    """The DCs that were seen, in order."""
     fenced: tuple[str, ...] = ()
 
 
@@ -104,14 +104,14 @@ class CtsLoad:
         self._passed = 0
         self._up = False
         self._changed = False
-        """Whether a test may have left something that is to be put back."""
+        """Whether a test may have left something to put back."""
         self._playing: asyncio.Task[None] | None = None
         self._sampling: asyncio.Task[None] | None = None
         self._acted = 0.0
         """When the last action of a test began, such as the kill of a node."""
         self._stamp = 0
         self._addresses: dict[str, str] = {}
-        """By node, as the lab says."""
+        """By node, as the lab reports."""
         self._killed: dict[tuple[str, str], int | None] = {}
         """By node and daemon: the pid that a test killed."""
         self.errors: Counter[tuple[str, str, str]] = self._operations.errors
@@ -130,14 +130,14 @@ class CtsLoad:
         return Gauge(held, self._left, under_way, self._up)
 
     async def open(self) -> TargetFacts:
-        """Log in to the nodes, and ask whether there is a lab; UserError without one that the plan names."""
+        """Log in to the nodes, and check that the plan's lab answers, if it has one; UserError if not."""
         facts = await self._watch.open()
         if self._lab is not None:
             await ask_lab(self._lab, {"do": "cluster"})
         return facts
 
     async def prepare(self, order: PrepareOrder, progress: OnProgress) -> None:
-        """Nothing: each stage may have a cluster of its own, and begins by making what its tests need."""
+        """Do nothing: each stage may have a cluster of its own, and begins by making what its tests need."""
 
     def revise(self, plan: Plan) -> None:
         """Use this plan from the next stage on."""
@@ -307,7 +307,7 @@ class CtsLoad:
                 view = self._view
 
     async def _carry_out(self, step: Step) -> float:
-        """Do what a step says; returns the moment of its end."""
+        """Carry out a step; returns the moment of its end."""
         if isinstance(step, Ask | Change):
             self._acted = timing.monotonic()
         match step:
@@ -340,7 +340,8 @@ class CtsLoad:
     async def _until(
         self, conditions: tuple[Condition, ...], deadline: float, *, settled: bool = False
     ) -> float:
-        """Look until all conditions hold, `settled` for some time; returns when they began to. Failed at the end."""
+        """Look until all conditions hold, with `settled` for SETTLED seconds; returns when they began to hold. Raises
+        Failed after the deadline."""
         since: float | None = None
         while True:
             begin = timing.monotonic()
@@ -489,7 +490,7 @@ class CtsLoad:
             try:
                 answer = await ask_lab(lab, {"do": "loads"})
             except UserError:
-                return  # a lab that does not tell loads
+                return  # a lab that does not report loads
             self.events.append((timing.monotonic(), "node-load", {"loads": answer["loads"]}))
             await asyncio.sleep(self._workload.sample_every)
 
@@ -544,7 +545,7 @@ class CtsLoad:
         return len((await self._ask({"do": "cluster"}))["fenced"]) if self._lab is not None else 0
 
     async def _watch_call(self, operation: str, section: str, data: str, options: int) -> None:
-        """A call that may find its thing there already."""
+        """Make a call whose thing may exist already."""
         with contextlib.suppress(OperationFailed):
             await self._watch.call(operation, section, data, options)
 
@@ -562,7 +563,7 @@ def _natural(name: str) -> tuple[str, int]:
 
 
 def _checked(call: Future[Answer]) -> Future[None]:
-    """The call's future, which fails where the cluster refused it."""
+    """A future for the call, which fails if the cluster refuses it."""
     checked: Future[None] = call.get_loop().create_future()
 
     def answered(call: Future[Answer]) -> None:

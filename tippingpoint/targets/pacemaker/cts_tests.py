@@ -1,8 +1,8 @@
 """The cluster's own tests, by their names in Pacemaker's CTS (python/pacemaker/_cts/tests).
 
-A test is a generator of steps. It knows nothing of connections: whoever plays it carries a step out, and sends back
-what the nodes say afterwards. Every test begins on a whole, idle cluster. Most end on one, too; after others whoever
-plays them starts what is off. Our resources are Dummies: one for each node, which prefers it, and a group.
+A test is a generator of steps. It knows nothing of connections: its player carries out each step, and sends back what
+the nodes report afterwards. Every test begins on a whole, idle cluster. Most end on one, too; after the others, the
+player starts what is off. Our resources are Dummies: one for each node, which prefers it, and a group.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ DAEMONS = (
     "pacemaker-fenced",
     "corosync",
 )
-"""What ComponentFail kills one of. CTS has the same list, and the scheduler's daemon on the DC."""
+"""ComponentFail kills one of these. CTS has the same list, and the scheduler's daemon on the DC."""
 
 
 class Skipped(Exception):
@@ -84,15 +84,15 @@ class Await:
     name: str
     conditions: tuple[Condition, ...]
     within: Literal["test", "idle"] = "test"
-    """The limit: what the test has left in all, or `idle` of the plan."""
+    """The limit: the time left for the whole test, or the plan's `idle`."""
     timed: str = ""
-    """The operation that is recorded, beside the step; empty for none. Its time is the step's for `idle`, and since
-    the last action for others, such as the kill of a node."""
+    """An operation that is recorded in addition to the step; empty for none. `idle` is timed like the step. Other
+    operations are timed from the last action, such as killing a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Respawned:
-    """Wait until a daemon runs again that was killed: with another pid, or on a node that was rebooted."""
+    """Wait until a killed daemon runs again: with another pid, or on a node that was rebooted."""
 
     name: str
     node: str
@@ -122,7 +122,7 @@ class Scene:
     """The nodes that the cluster may fence during the test."""
 
     def but(self, *without: str) -> list[str]:
-        """All nodes without some."""
+        """All nodes except these."""
         return [name for name in self.nodes if name not in without]
 
     def whole(self, names: Sequence[str] | None = None, also: Iterable[str] = ()) -> tuple[Condition, ...]:
@@ -130,12 +130,12 @@ class Scene:
         return whole(self.nodes if names is None else names, self.resources, len(self.nodes), set(also))
 
     def pick(self) -> str:
-        """One of the nodes, by chance."""
+        """A random node."""
         return self.chance.choice(self.nodes)
 
 
 def steps_of(test: CtsTest, scene: Scene) -> Steps:
-    """The steps of a test. Skipped where this cluster has too few nodes for it."""
+    """The steps of a test. Raises Skipped if this cluster has too few nodes for it."""
     return _TESTS[test](scene)
 
 
@@ -367,7 +367,7 @@ def _one_of_several(scene: Scene) -> str:
 
 
 def _parts(scene: Scene) -> list[list[str]]:
-    """Two or more parts of the cluster, by chance."""
+    """A random division of the cluster into two or more parts."""
     while True:
         found: dict[int, list[str]] = {}
         for name in scene.nodes:

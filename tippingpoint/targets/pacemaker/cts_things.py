@@ -1,7 +1,7 @@
 """What the cluster's own tests make in a CIB, and how it is put back. All ids begin with the run's prefix.
 
-A property that the cluster has is changed where it is. Its former value is kept beside it in the CIB, in the same
-change, so that `clean` finds it after any end of the run.
+An existing property of the cluster is changed in place. The same change stores its former value beside it in the CIB,
+so that `clean` finds it after any end of the run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tippingpoint.targets.pacemaker.status import parse_cib
 from tippingpoint.targets.pacemaker.wire import CAN_CREATE, LOCAL, MULTIPLE, NO_MATCH, SYNC, XPATH, Answer
 
 Call = Callable[[str, str | None, str | None, int], Awaitable[Answer]]
-"""A call of the CIB (Link.call) whose return code is looked at: OperationFailed unless it is 0, or no match."""
+"""A call of the CIB (Link.call) whose return code is checked: OperationFailed unless it is 0, or no match."""
 IN_GROUP = 3
 """Resources in the group, as in the configuration of CTS."""
 _TIMEOUT = "90s"
@@ -44,7 +44,7 @@ class Things:
 
     @property
     def ticket(self) -> str:
-        """The id of the ticket that is updated to time what users feel."""
+        """The id of the ticket that is updated to time what users experience."""
         return f"{self.prefix}-felt"
 
     async def make(self, call: Call, nodes: Iterable[str]) -> None:
@@ -170,7 +170,7 @@ class Things:
 
 
 async def put_back(call: Call, prefix: str) -> int:
-    """Put back what tests changed; returns how many nodes were in standby. Resources are for `remove_resources`."""
+    """Put back what tests changed; returns how many nodes were in standby. `remove_resources` removes resources."""
     things = Things(f"{prefix}-cts")
     await things.restore_properties(call)
     path = f"/cib/configuration/nodes/node/instance_attributes[starts-with(@id,'{things.prefix}-')]"

@@ -1,7 +1,7 @@
-"""What the nodes of a cluster say at one moment, and what a test expects of it.
+"""What the nodes of a cluster report at one moment, and what a test expects of it.
 
 A condition looks at a view and says what is missing, in a few words. Nodes that see the same DC, or none, and the same
-quorum are one side: a cluster that is whole has one, and a partitioned one has several.
+quorum form one side: a whole cluster has one side, a partitioned cluster several.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Side:
     status: ClusterStatus
     """The whole CIB of one of them."""
     versions: tuple[Version, ...]
-    """The version of each one's CIB."""
+    """The version of each node's CIB."""
     done: Mapping[str, frozenset[Done]] = field(default_factory=dict[str, frozenset[Done]])
     """By resource: the operations in its histories on all nodes."""
 
@@ -47,9 +47,9 @@ class View:
 
     sides: tuple[Side, ...] = ()
     running: frozenset[str] = frozenset()
-    """The nodes that are on, as the lab says; without a lab, the members of the first side."""
+    """The nodes that are on, as the lab reports; without a lab, the members of the first side."""
     fenced: tuple[str, ...] = ()
-    """The nodes that were fenced since the test began, as the lab says."""
+    """The nodes that were fenced since the test began, as the lab reports."""
 
     @property
     def answers(self) -> int:
@@ -58,7 +58,7 @@ class View:
 
     @property
     def updates_apart(self) -> int:
-        """By how many updates of one configuration's status the nodes' counts differ."""
+        """The largest difference between nodes' counts of status updates for one configuration."""
         counts: dict[tuple[int, int], list[int]] = {}
         for side in self.sides:
             for version in side.versions:
@@ -67,7 +67,7 @@ class View:
 
     @property
     def status(self) -> ClusterStatus | None:
-        """The first side's; None when nobody answers."""
+        """The first side's status; None if no node answers."""
         return self.sides[0].status if self.sides else None
 
 
@@ -94,7 +94,7 @@ def has_quorum(up: int, of: int) -> bool:
 
 
 def on(names: Collection[str]) -> Condition:
-    """Exactly these nodes are on; a lab says that."""
+    """Exactly these nodes are on, as a lab reports."""
     wanted = frozenset(names)
 
     def lacks(view: View) -> str:
@@ -155,9 +155,9 @@ def quorum(there: bool) -> Condition:
 def same_cib(count: int) -> Condition:
     """This many nodes answer, and all have the same version of the configuration.
 
-    Each node counts the updates of the status section by itself. One that joins while updates arrive stays behind by
-    those that it missed, until the configuration changes, with the same content (seen on 2.1.5). So the count says
-    nothing; see View.updates_apart.
+    Each node counts the updates of the status section by itself. The count of a node that joins while updates arrive
+    lags by those that it missed until the configuration changes, although the content is the same (seen on 2.1.5). So
+    the count is ignored; see View.updates_apart.
     """
 
     def lacks(view: View) -> str:
@@ -171,7 +171,7 @@ def same_cib(count: int) -> Condition:
 
 
 def active_once(resources: Iterable[str], among: Collection[str]) -> Condition:
-    """Each of these resources is active on exactly one node, one of these."""
+    """Each of these resources is active on exactly one node, and it is one of these."""
     ids = list(resources)
 
     def lacks(view: View) -> str:
@@ -223,7 +223,7 @@ def known(resources: Iterable[str], among: Collection[str]) -> Condition:
 
 
 def nothing_on(node: str) -> Condition:
-    """No resource is active on this node, but what fences."""
+    """No resource is active on this node, except fencing devices."""
 
     def lacks(view: View) -> str:
         resources = view.status.resources.values() if view.status is not None else ()

@@ -1,7 +1,7 @@
-"""Connections to all nodes of a cluster whose nodes come and go, and what the nodes say at a moment.
+"""Connections to all nodes of a cluster whose nodes come and go, and what the nodes report at one moment.
 
 A test stops nodes on purpose and starts them again, so a node is tried again after a short while, whatever it
-answered. Only the first login may say that the password is wrong.
+answered. Only the first login may report a wrong password.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from tippingpoint.util.patience import answers_within
 from tippingpoint.workloads.load import TargetFacts
 
 AGAIN = 0.3
-"""Seconds before the next login at a node that is not reached: also the error of any time until a node answers."""
+"""Seconds before the next login at a node that is not reached. It is also the error of any time until a node
+answers."""
 _LOGIN_WITHIN = 5.0
 _ANSWER_WITHIN = 10.0
 
@@ -89,7 +90,7 @@ class Watch:
             wanted.set()
 
     async def look(self, ours: str) -> tuple[Side, ...]:
-        """What the nodes that answer say, the largest side first. `ours` begins the ids of our resources."""
+        """What the nodes that answer report, the largest side first. `ours` is the prefix of our resources' ids."""
         there = dict(self._up)  # nodes come and go while the others are asked
         answers = await asyncio.gather(*(_head(each) for each in there.values()))
         heads = dict(zip(there, answers, strict=True))
@@ -180,7 +181,7 @@ class Watch:
 
 
 def _done(cib: Element, ours: str) -> dict[str, frozenset[Done]]:
-    """The operations in the histories of resources whose ids begin so, by resource."""
+    """The operations in the histories of resources whose ids begin with `ours`, by resource."""
     found: dict[str, set[Done]] = defaultdict(set)
     for state in cib.iterfind("status/node_state"):
         for resource in state.iter("lrm_resource"):
@@ -203,7 +204,7 @@ async def _head(connection: Connection) -> _Head | None:
 
 
 async def _ask(connection: Connection, options: int) -> Answer | None:
-    """A query of the whole CIB; None when the node does not answer: its connection is then made anew."""
+    """Query the whole CIB; None if the node does not answer: its connection is then made anew."""
     try:
         async with answers_within(_ANSWER_WITHIN):
             return await connection.call("cib_query", None, None, SYNC | options)

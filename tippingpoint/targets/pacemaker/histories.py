@@ -1,4 +1,4 @@
-"""What the histories of all nodes say: which nodes are up, and where each resource is active.
+"""What the histories of all nodes show: which nodes are up, and where each resource is active.
 
 Pacemaker keeps no state of a resource. It keeps, for each node and resource, the last operations and their results, and
 computes the state from them (lib/pengine/unpack.c). These are the same rules, in the same order:
@@ -29,7 +29,7 @@ from tippingpoint.targets.pacemaker.tags import number
 
 _MOVED = ("start", "stop", "migrate_to", "migrate_from")
 _COUNT = ("monitor", "promote", "demote", "asyncmon", *_MOVED)
-"""The operations that say something of a resource's state."""
+"""The operations that show something about a resource's state."""
 _INSTANCE = re.compile(r":\d+$")
 _PENDING, _DONE, _CANCELLED, _ERROR = -1, 0, 1, 4
 _NOT_SUPPORTED, _HARD, _FATAL, _NO_AGENT, _NOT_CONNECTED = 3, 5, 6, 7, 8
@@ -78,24 +78,24 @@ class Host:
 
 @dataclass(slots=True)
 class Instance:
-    """A resource while the histories are read; of an anonymous clone what one node has of it."""
+    """A resource while the histories are read; for an anonymous clone, what one node has of it."""
 
     primitive: Primitive
     managed: bool
     role: Role = Role.STOPPED
     active: list[str] = field(default_factory=list[str])
-    """The nodes where it runs, or was begun to be started."""
+    """The nodes where it runs, or where its start has begun."""
     begun: set[str] = field(default_factory=set[str])
     """Those of them where its start is in flight, or has failed."""
     failed: bool = False
     blocked: bool = False
     migrates_from: str = ""
-    """The node that it has left by a live migration which has not ended."""
+    """The node that it has left by a live migration that is not over."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """An element `lrm_rsc_op`, and whose it is."""
+    """An element `lrm_rsc_op`, with its resource and node."""
 
     resource: str
     node: str
@@ -134,7 +134,7 @@ class Histories:
 
     @property
     def failed(self) -> list[Recorded]:
-        """Operations that failed, on nodes that are there or are to be fenced."""
+        """Operations that failed, on nodes that are up or to be fenced."""
         return [each for each in self._failed.values() if self._counts(each.node)]
 
     @property
@@ -151,7 +151,7 @@ class Histories:
         return host.online or host.unclean
 
     def by_resource(self) -> Mapping[str, list[Instance]]:
-        """What was read, by a resource's id without the number of an instance."""
+        """What was read, by a resource's id without the instance's number."""
         found: dict[str, list[Instance]] = defaultdict(list)
         for (id, _), instance in self._instances.items():
             found[_INSTANCE.sub("", id)].append(instance)
@@ -186,11 +186,11 @@ class Histories:
         host.unclean = self._configuration.startup_fencing and not primitive.launcher
 
     def host(self, state: Element) -> Host | None:
-        """The node that a state is of; None if it is configured no more."""
+        """The node that a state belongs to; None if it is no longer configured."""
         return self._by_id.get(state.get("id", "")) or self.hosts.get(state.get("uname", ""))
 
     def _note(self, state: Element) -> None:
-        """Take a state, but for its history."""
+        """Process a state, except its history."""
         host = self.host(state)
         if host is None:
             return
@@ -326,7 +326,7 @@ class Histories:
         return launcher is None or launcher.role is Role.STARTED
 
     def _read(self, host: Host, entry: Element) -> None:
-        """Take one node's history of one resource."""
+        """Process one node's history of one resource."""
         raw = entry.get("id", "")
         operations = entry.findall("lrm_rsc_op")
         if not raw or not operations:
@@ -433,7 +433,7 @@ class Histories:
     # -- for one operation -----------------------------------------------------------------------------
 
     def on_fail(self, instance: Instance, task: str, interval: int) -> OnFail:
-        """What a failure of an operation of a resource brings about."""
+        """What the cluster does when an operation of a resource fails."""
         return self._configuration.on_fail(instance.primitive, task, interval)
 
     def block_if_unrecoverable(self, instance: Instance, host: Host, task: str) -> None:
@@ -472,10 +472,10 @@ class _Reader:
         self._last_failure: Element | None = None
         self.on_fail = OnFail.IGNORE
         self.begun = False
-        """Whether its start is the last that is known, and is in flight or has failed."""
+        """Whether its start is the last known operation, and is in flight or has failed."""
 
     def take(self, element: Element) -> None:
-        """Take the next operation."""
+        """Process the next operation."""
         instance, task = self._instance, element.get("operation", "")
         status = number(element.get("op-status"), _CANCELLED)
         code = number(element.get("rc-code"), -1)
@@ -525,7 +525,7 @@ class _Reader:
             self._fail(element, task, code, probe, strategy)
 
     def _judge(self, task: str, interval: int, probe: bool, status: int, code: int, expected: int) -> int:
-        """The status of an operation that was carried out, in view of what was expected."""
+        """The status of an operation that was carried out, given what was expected."""
         instance = self._instance
         known = status == _DONE
         status = _DONE if code == expected else _ERROR
@@ -628,7 +628,7 @@ class _Reader:
     # -- live migrations -------------------------------------------------------------------------------
 
     def _leave(self, element: Element) -> None:
-        """Take a `migrate_to` that succeeded on this node."""
+        """Process a `migrate_to` that succeeded on this node."""
         instance = self._instance
         source, target = element.get("migrate_source", ""), element.get("migrate_target", "")
         if source != self._host.name or not target:
@@ -663,7 +663,7 @@ class _Reader:
             instance.failed = True
 
     def _leave_failed(self, element: Element) -> None:
-        """Take a `migrate_to` that failed on this node."""
+        """Process a `migrate_to` that failed on this node."""
         source, target = element.get("migrate_source", ""), element.get("migrate_target", "")
         if source != self._host.name or not target:
             return
@@ -673,7 +673,7 @@ class _Reader:
             self._add_if_online(target)
 
     def _come_failed(self, element: Element) -> None:
-        """Take a `migrate_from` that failed on this node."""
+        """Process a `migrate_from` that failed on this node."""
         source, target = element.get("migrate_source", ""), element.get("migrate_target", "")
         if target != self._host.name or not source:
             return
@@ -726,7 +726,7 @@ class _Reader:
 
 
 def _expected(element: Element, task: str, probe: bool) -> int:
-    """The exit code that the cluster expected, which the transition's key has. Without a key it is the usual one."""
+    """The exit code that the cluster expected, from the transition's key. Without a key, it is the usual one."""
     parts = element.get("transition-key", "").split(":", 3)
     if len(parts) == 4 and parts[2].isdecimal() and len(parts[2]) < 4:
         return int(parts[2])
@@ -762,7 +762,7 @@ def _order(a: Element, b: Element) -> int:
 
 
 def _transition(element: Element) -> tuple[str, int] | None:
-    """The computation that an operation is of, and its number."""
+    """The computation that an operation belongs to, and its number."""
     parts = element.get("transition-magic", "").partition(";")[2].split(":", 3)
     if len(parts) != 4:
         return None
@@ -773,12 +773,12 @@ _IN_ORDER = cmp_to_key(_order)
 
 
 def _key(element: Element) -> str:
-    """What names an operation, as in `RESOURCE_monitor_10000`."""
+    """The name of an operation, as in `RESOURCE_monitor_10000`."""
     return element.get("operation_key") or element.get("id", "")
 
 
 def _is_failure_of(failure: Element, pending: Element) -> bool:
-    """Whether a recorded failure is that of an operation which is still noted as pending."""
+    """Whether a recorded failure belongs to an operation that is still recorded as pending."""
     if failure.get("operation") != pending.get("operation"):
         return False
     if number(failure.get("interval")) != number(pending.get("interval")):

@@ -22,7 +22,7 @@ class PacemakerEntry(LastingEntry, frozen=True):
 
     @property
     def made_by_workers(self) -> bool:
-        return not self.spawns  # remote nodes are there before the workers
+        return not self.spawns  # remote nodes exist before the workers
 
 
 ENTRY = PacemakerEntry

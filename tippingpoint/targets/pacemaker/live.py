@@ -1,7 +1,7 @@
 """Where a run's resources are: read from whole lists, and kept up to date by notifications in between.
 
-A node sends its notifications and its answers over one connection in the order of the changes. So what comes later is
-newer, whichever it is.
+A node sends its notifications and its answers over one connection in the order of the changes. So whatever comes later
+is newer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DELETED = re.compile(
     r"/cib/status/node_state\[@id='([^']+)'\]"
     r"(?:/lrm(?:\[[^\]]*\])?(?:/lrm_resources(?:/lrm_resource\[@id='([^']+)'\])?)?)?"
 )
-"""The path of a deleted history: the node's id, and the resource if it is that of one only."""
+"""The path of a deleted history: the node's id, and the resource if only its history was deleted."""
 _TROUBLES: dict[int, tuple[str, Trouble]] = {
     1: ("error", "other"),
     2: ("wrong parameter", "setting"),
@@ -34,7 +34,7 @@ _TROUBLES: dict[int, tuple[str, Trouble]] = {
     5: ("not installed", "setting"),
     6: ("wrong configuration", "setting"),
 }
-"""Exit codes of agents in words (the OCF resource agent API), and the cause that each is."""
+"""Exit codes of agents in words (the OCF resource agent API), and the cause that each indicates."""
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Live:
         self._own = b'operation_key="' + self._prefix.encode()
 
     def see(self, status: ClusterStatus) -> None:
-        """Take a whole list."""
+        """Process a whole list."""
         self.status = status
         self.version = status.version
         self._names = {node.id: node.name for node in status.nodes.values()}
@@ -79,7 +79,7 @@ class Live:
             self._look(id)
 
     def hear(self, body: bytes) -> None:
-        """Take a notification."""
+        """Process a notification."""
         if (target := first_tag(body, b"target")) is not None:
             found = attributes(target)
             if found.keys() >= set(Version._fields):
@@ -114,9 +114,9 @@ class Live:
         return not self._history.get(id)
 
     async def until(self, id: str, met: Callable[[], T | None], *, starts: bool = False) -> T:
-        """Wait until something holds of a resource, and return it.
+        """Wait until `met` returns something for a resource, and return that.
 
-        `starts` is a wait for a start, which raises SpawnFailed once no node can start the resource.
+        `starts` marks a wait for a start, which raises SpawnFailed once no node can start the resource.
         """
         wait = _Wait(met, asyncio.get_running_loop().create_future(), starts)
         self._waits[id].append(wait)
@@ -130,7 +130,7 @@ class Live:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether anything is waited for."""
+        """Whether anything is awaited."""
         return bool(self._waits)
 
     def _take(self, id: str, said: dict[str, str]) -> None:
@@ -154,7 +154,7 @@ class Live:
                 wait.future.set_exception(SpawnFailed(str(problem), problem.kind))
 
     def _find_broken(self, status: ClusterStatus) -> dict[str, SpawnFailed]:
-        """The resources that failed on every node that takes resources, or whose agent says that it never will run."""
+        """The resources that failed on every node that takes resources, or whose agent says that it will never run."""
         failed: dict[str, list[Operation]] = defaultdict(list)
         for operation in status.failed:
             if operation.resource.startswith(self._prefix):

@@ -1,11 +1,11 @@
-"""What the CIB tells about the cluster itself: who is the DC, who has quorum, which nodes and controllers are there.
+"""What the CIB shows about the cluster itself: the DC, the nodes with quorum, and the nodes and controllers present.
 
-Every node is asked for the attributes of its `cib` element twice a second, and one that has quorum for the `node_state`
-elements, both without children: 0.2 ms of the node's time each. Notifications would tell as much. But they carry every
-change, and cost a daemon that is near its limit 10 % more.
+Twice a second, every node is queried for the attributes of its `cib` element, and a node with quorum for the
+`node_state` elements, both without children: 0.2 ms of the node's time each. Notifications would show as much. But they
+carry every change, and cost a daemon that is near its limit 10 % more.
 
-Evictions themselves are only in the logs. What the CIB shows is their consequence: the controller of a node that is
-still a member goes, and comes back, and if it was the DC's the DC changes.
+Evictions themselves are only in the logs. The CIB shows their consequence: the controller of a node that is still a
+member goes and comes back, and if it was the DC's, the DC changes.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _ANSWER_WITHIN = 2.0
 
 @dataclass(frozen=True)
 class Head:
-    """The attributes of a node's `cib` element that tell about the cluster."""
+    """The attributes of a node's `cib` element that describe the cluster."""
 
     quorate: bool
     dc: str
     """The DC's id; empty while there is none."""
     version: Version
     client: str
-    """Who changed the configuration last."""
+    """The client that changed the configuration last."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Members:
         self._happened: Happened | None = None
 
     def tell(self, happened: Happened | None) -> None:
-        """Report changes there from now on, beginning with how everything is; None to report nothing."""
+        """Report changes to `happened` from now on, beginning with the present state; None to report nothing."""
         if happened is not None and self._happened is None:
             self._states.clear()
             self._dc = ""
@@ -124,16 +124,17 @@ class Members:
         self._epoch = max(epoch, self._epoch or 0)
 
     def judge(self) -> Link:
-        """Return a link to a node that has quorum and knew most at the last look; OperationFailed without one."""
+        """Return a link to a node with quorum and the newest CIB at the last look; OperationFailed without one."""
         if self._judge is None or not (self._judge.up and self._judge.quorate):
             raise OperationFailed("no node that answers has quorum")
         return self._judge
 
     async def is_apart(self, link: Link) -> bool:
-        """Whether a node answers for a copy of the CIB that is not the cluster's yet, as one that is back does.
+        """Whether a node answers from a copy of the CIB that is not the cluster's yet, as a node that has just returned
+        does.
 
-        Until the DC gives it the cluster's copy, no node has joined in its own. While a DC is elected, no node may
-        have joined in any. False where a node does not answer.
+        Until the DC gives it the cluster's copy, its own copy shows no node as joined. While a DC is being elected, no
+        copy may show one. False if a node does not answer.
         """
         try:
             own, known = await asyncio.gather(_ask_states(link), _ask_states(self.judge()))
@@ -172,7 +173,7 @@ class Members:
 
 
 async def _head(reader: Link) -> Head | None:
-    """Ask a node for its `cib` element; None where it does not answer."""
+    """Ask a node for its `cib` element; None if it does not answer."""
     if not reader.up:
         return None
     try:
@@ -193,7 +194,7 @@ async def _head(reader: Link) -> Head | None:
 
 
 async def _states(reader: Link) -> list[tuple[str, State]]:
-    """Ask a node for the states of all nodes, by id; empty where it does not answer."""
+    """Ask a node for the states of all nodes, by id; empty if it does not answer."""
     try:
         return await _ask_states(reader)
     except (TimeoutError, OperationFailed, WireError):
@@ -221,5 +222,5 @@ def _has_joined(states: list[tuple[str, State]]) -> bool:
 
 
 def _is_on(value: str, word: str) -> bool:
-    """Whether a node has this: older releases write a word, newer ones since when (0 without it)."""
+    """Whether a node has this state: older releases write a word, newer ones when it began (0 without it)."""
     return value == word or (value.isdecimal() and bool(value.strip("0")))

@@ -22,12 +22,12 @@ _FIRST_RETRY, _LONGEST_RETRY = 0.2, 5.0
 AFTER_REFUSAL = 60.0
 """Seconds before the next login at a node that refused one: a wrong password blocks its CIB daemon for seconds."""
 ANSWER_WITHIN = 10.0
-"""Seconds that a node has for a question of `open`."""
+"""Seconds that a node has to answer a query of `open`."""
 _VERSION = re.compile(rb'name="dc-version" value="([^"]*)"')
 
 
 class _Door:
-    """A node's door: after it has refused a login, one link at a time knocks, at most once in AFTER_REFUSAL."""
+    """Guards the logins to a node: after a refusal, one link at a time tries, at most once in AFTER_REFUSAL seconds."""
 
     def __init__(self) -> None:
         self.refused = False
@@ -151,7 +151,7 @@ class Link:
 class Nodes:
     """Connections to all nodes, `connections` to each.
 
-    With `reading`, `readers` has one more connection to each node, for what must not wait behind the load.
+    With `reading`, `readers` has one more connection to each node, for calls that must not wait behind the load.
     """
 
     def __init__(self, access: PacemakerAccess, connections: int, reading: bool = False) -> None:
@@ -200,7 +200,7 @@ class Nodes:
     async def quorate(self) -> Link:
         """Return a link to a node that has quorum. A change without quorum may be undone later.
 
-        OperationFailed where no node that answers has it.
+        OperationFailed if no node that answers has it.
         """
         for link in self.links[: self._count]:
             if link.up:

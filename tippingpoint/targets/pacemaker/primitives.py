@@ -11,7 +11,7 @@ from tippingpoint.targets.pacemaker.plan import REMOTE
 from tippingpoint.workloads.spawn.target import Item
 
 REMOTE_MONITOR_MS = 30_000
-"""How often the cluster asks a remote node, where the plan says nothing. Without a monitor it never finds it gone."""
+"""How often the cluster monitors a remote node by default. Without a monitor, it never notices that one is gone."""
 _ITEM = re.compile(r"(\d{3,})-(\d{4,})")
 
 
@@ -30,7 +30,7 @@ class Names:
         return f"{self.prefix}-remote-{number:04d}"
 
     def item(self, id: str) -> Item | None:
-        """The thing that has an id; None for an id that no thing of the run has."""
+        """The thing with this id; None if no thing of the run has it."""
         found = _ITEM.fullmatch(id.removeprefix(f"{self.prefix}-")) if id.startswith(self.prefix) else None
         if found is None:
             return None
@@ -67,7 +67,7 @@ def with_role(id: str, role: str, group: str = "") -> str:
 
 
 def preference(id: str, node: str) -> str:
-    """The constraint that a resource is on a node as long as that node takes it."""
+    """The constraint that keeps a resource on a node as long as that node accepts it."""
     return f'<rsc_location id="{id}-prefers" rsc="{id}" node={quoteattr(node)} score="INFINITY"/>'
 
 

@@ -31,7 +31,7 @@ def check_remotes(target: PacemakerTarget) -> None:
 
 
 async def add_remotes(target: PacemakerTarget, prefix: str, tell: Tell) -> None:
-    """Add the plan's remote nodes by one change, wait until all are online, and tell how long that took."""
+    """Add the plan's remote nodes by one change, wait until all are online, and report how long that took."""
     known, names, live = access(target), Names(prefix), Live(prefix)
     ids = [names.remote(number) for number in range(target.nodes.remote)]
     cib = Cib(known, 1, 0, live)

@@ -1,4 +1,4 @@
-"""Removes from a CIB what a run created there. Everything else stays as it is, but for the CIB's version."""
+"""Removes from a CIB what a run created there. Everything else stays as it is, except the CIB's version."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tippingpoint.util.network_errors import in_words
 from tippingpoint.workloads.load import OnProgress, untold
 
 AT_ONCE = 500
-"""The most leases that one change removes: the cluster answers nobody meanwhile, 3,000 tickets take it 0.4 s."""
+"""The most leases that one change removes. The cluster answers nobody meanwhile; 3,000 tickets take it 0.4 s."""
 ANSWER_WITHIN = 60.0
 _EMPTY = f"/cib/status/tickets[@{MADE} and not(*)]"
 
 
 async def remove(access: PacemakerAccess, prefix: str, progress: OnProgress = untold) -> int:
-    """Remove every lease and resource whose id begins with PREFIX-, and what makes nodes stand by; returns how many
-    there were. TargetError when that fails."""
+    """Remove every lease and resource whose id begins with PREFIX-, and the settings that put nodes in standby; returns
+    how many there were. TargetError when that fails."""
     nodes = Nodes(access, 1)
     try:
         await nodes.open()
@@ -39,7 +39,7 @@ async def remove(access: PacemakerAccess, prefix: str, progress: OnProgress = un
 
 
 def _checked(link: Link | Connection) -> Call:
-    """A call whose return code is looked at."""
+    """A call whose return code is checked."""
 
     async def call(operation: str, section: str | None, data: str | None, options: int) -> Answer:
         async with asyncio.timeout(ANSWER_WITHIN):

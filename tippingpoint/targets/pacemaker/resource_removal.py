@@ -21,8 +21,8 @@ from tippingpoint.workloads.spawn.target import PASSING, SpawnFailed
 AT_ONCE = 100
 """The most resources that one change removes: the cluster computes all that follows from it before it stops one."""
 STUCK_AFTER = 180.0
-"""Seconds without progress after which a removal ends. A membership that changes holds changes up for 22 s on 16
-nodes, and the stop of a resource may take its agent 20 s."""
+"""Seconds without progress after which a removal ends. A changing membership holds up changes for 22 s on 16 nodes, and
+an agent may take 20 s to stop its resource."""
 ANSWER_WITHIN = 60.0
 _PAUSE = 0.5
 
@@ -88,7 +88,7 @@ class _Removal:
         return goal
 
     async def _stop(self, ids: list[str], status: ClusterStatus) -> list[str]:
-        """Have resources stopped that the cluster would leave running; returns those that have."""
+        """Stop resources that the cluster would leave running; returns those that have stopped."""
         for id in ids:
             if status.resources[id].role != "Stopped":
                 await self._change(
@@ -107,7 +107,7 @@ class _Removal:
         return (await self._insist(operation, section, data, options)).code
 
     async def _insist(self, operation: str, section: str | None, data: str | None, options: int) -> Answer:
-        """Make a call that may be made twice: again and again, while the cluster has no quorum or a node goes."""
+        """Make a call that may safely be repeated, again and again while the cluster has no quorum or a node goes."""
 
         async def call() -> Answer:
             link = await self._nodes.quorate()

@@ -1,11 +1,11 @@
 """Resources in a CIB, for the spawn workload.
 
 A group is a part of the ids: the resources PREFIX-GROUP-NUMBER. The cluster places each of them by itself. A Pacemaker
-group is no use here, as it starts its resources one after the other on one node.
+group is no use here, because it starts its resources one after the other on one node.
 
-A resource starts by itself once the CIB has it. Notifications say at once what became of it. Lists of the whole CIB
-are the workload's, for all groups together, and correct what notifications missed. Changes and lists use one
-connection, as another node may not have seen the last change yet.
+A resource starts by itself once the CIB has it. Notifications show at once what became of it. The workload lists the
+whole CIB, for all groups together, and these lists correct what notifications missed. Changes and lists use one
+connection, because another node may not have seen the last change yet.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tippingpoint.workloads.spawn.target import Gone, Item, MemberSeen, Seen, Sp
 
 IN_DOUBT = 60.0
 """Seconds to wait for a change without an answer: the cluster may still make it. A change waits while the membership
-changes, on 16 nodes with a token of 1 s for 22 s."""
+changes: 22 s on 16 nodes with a token of 1 s."""
 SIMULATOR = "crm_simulate"
 _LATE = 5.0
 """Seconds without a list, while something is awaited, after which one is made here."""
@@ -57,7 +57,7 @@ class PacemakerResources:
     def __init__(self, plan: SpawnPlan, target: PacemakerTarget, prefix: str, worker: int) -> None:
         self._target = target
         self._stopped = plan.workload.until == "created"
-        """Whether resources are not to start, as the plan only creates them."""
+        """Whether resources are not to start, because the plan only creates them."""
         self._poll_every = plan.workload.poll_every
         self._per_group = max(stage.instances for stage in plan.planned)
         known = access(target)
@@ -70,7 +70,7 @@ class PacemakerResources:
         self._there: dict[Item, str] = {}
         """The run's resources in the configuration, each with the node that it is wanted on, if any."""
         self._halted: set[Item] = set()
-        """Those that were told to be stopped."""
+        """Resources that were ordered to stop."""
         self._groups: dict[int, dict[Item, Seen]] = {}
         self._grouped: ClusterStatus | None = None
         self._hidden: dict[Item, str] = {}
@@ -95,7 +95,7 @@ class PacemakerResources:
         """Do nothing: a group is a part of the ids."""
 
     async def create(self, item: Item, member: str | None) -> None:
-        """Have the CIB take a resource, which the cluster then starts; see SpawnTarget."""
+        """Add a resource to the CIB; the cluster then starts it. See SpawnTarget."""
         await self._creations.add((item, member))
 
     async def start(self, item: Item) -> str:
@@ -140,7 +140,7 @@ class PacemakerResources:
                 stale=stale,
             )
             for node in status.nodes.values()
-            # A remote node that the run has added is none of the cluster's until it is online once.
+            # A remote node that the run has added does not belong to the cluster until it has been online once.
             if not (node.remote and self._names.item(node.name)) or node.name in self._joined
         ]
 
@@ -333,7 +333,7 @@ class PacemakerResources:
             await self._show(item)
 
     async def _show(self, item: Item) -> None:
-        """Have lists show a resource as it is: those that are asked for from now on."""
+        """Have lists that are requested from now on show a resource as it is."""
         try:
             with contextlib.suppress(OperationFailed):
                 await self._cib.look()
@@ -341,10 +341,10 @@ class PacemakerResources:
             self._hidden.pop(item, None)
 
     def _place(self, item: Item | None) -> tuple[str, str]:
-        """Where a resource runs, and where it may be moved to; empty if nowhere, or if this is no time for it.
+        """Where a resource runs, and where it may be moved to; empty if nowhere, or if this is the wrong moment.
 
-        While resources start, each further change would have the cluster plan all of it anew: it would be no time of
-        an administrator's change, and none of a start.
+        While resources start, each further change would make the cluster plan everything anew. That would time neither
+        an administrator's change nor a start.
         """
         status = self._live.status
         if item is None or self._hidden or status is None or self._live.is_awaited:

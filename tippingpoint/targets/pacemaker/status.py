@@ -1,7 +1,7 @@
 """The state of a cluster, read from one CIB: its nodes, the DC, quorum, versions, and where each resource is active.
 
 The rules are those by which Pacemaker reads its own CIB: see configured.py and histories.py. What depends on the time
-of day is left to the cluster: a failure counts until it is cleaned up, also past its failure-timeout.
+of day is left to the cluster: a failure counts until it is cleaned up, even past its failure-timeout.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tippingpoint.targets.pacemaker.histories import Histories, Host, Instance, 
 from tippingpoint.targets.pacemaker.tags import number
 
 INFINITY = 1_000_000
-"""What Pacemaker means by INFINITY: a resource that failed so often does not come back without a cleanup."""
+"""What Pacemaker means by INFINITY: a resource that failed this often does not come back without a cleanup."""
 
 _MOST_TAGS, _MOST_ATTRIBUTES = 1_000_000, 2_000_000
-"""What a CIB of 1000 resources on 16 nodes has is a twentieth of that. Each takes some hundred bytes of memory."""
+"""A CIB of 1000 resources on 16 nodes has a twentieth of these. Each takes some hundred bytes of memory."""
 _INSTANCE = re.compile(r":\d+$")
 _FAIL_COUNT = "fail-count-"
 
@@ -82,7 +82,7 @@ class Operation:
 
     @property
     def is_probe(self) -> bool:
-        """Whether it asks if a resource runs that the cluster has not started there."""
+        """Whether it checks for a resource that the cluster has not started there."""
         return self.name == "monitor" and self.interval == 0
 
 
@@ -100,7 +100,7 @@ class Resource:
     cloned: bool = False
     """Whether it may be active on several nodes."""
     role: str = ""
-    """The role that it is told to have (`target-role`), such as Stopped; empty for that which Pacemaker gives it."""
+    """The role that it is configured to have (`target-role`), such as Stopped; empty to leave the role to Pacemaker."""
     active: tuple[str, ...] = ()
     """The nodes where it runs, as far as the cluster knows."""
     begun: tuple[str, ...] = ()
@@ -110,7 +110,7 @@ class Resource:
     blocked: bool = False
     """Whether the cluster leaves it alone until somebody cleans it up, as after a stop that failed without fencing."""
     known: tuple[str, ...] = ()
-    """The nodes whose history has it, be it by a probe."""
+    """The nodes whose history has it, even if only from a probe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class ClusterStatus:
 
 
 def read_status(body: bytes) -> ClusterStatus:
-    """Read a whole CIB: a file, or the answer to a query that names no section. OperationFailed if it is none.
+    """Read a whole CIB: a file, or the answer to a query that names no section. OperationFailed if it is not one.
 
     It takes about 20 ms of CPU a megabyte. 1000 resources on 16 nodes have 12 MB: 0.22 s.
     """
@@ -232,7 +232,7 @@ def _resources(configuration: Configuration, histories: Histories) -> dict[str, 
 
 
 def _nodes(instances: list[Instance], *, begun: bool) -> tuple[str, ...]:
-    """The nodes of those that are active, or begun."""
+    """The nodes where instances are active, or where their start has begun."""
     up = (each for each in instances if each.role > Role.STOPPED)
     return tuple(dict.fromkeys(node for each in up for node in each.active if (node in each.begun) == begun))
 

@@ -33,8 +33,8 @@ class Store:
     freed: re.Pattern[bytes]
     """Finds the ids of the leases that a notification says were freed.
 
-    It looks at what the change made of the element. The path of the change has its quotes as such, or escaped, as the
-    release goes.
+    It matches the element as the change left it. Depending on the release, quotes in the path of the change are escaped
+    or not.
     """
     every: str
     """The XPath of all leases whose ids begin with `id`."""

@@ -1,6 +1,6 @@
-"""Start tags of an answer, found without parsing it: the part that a load can afford.
+"""Start tags of an answer, found without parsing it: a load can afford no more.
 
-Answers come from a node that may be anything. So each byte is looked at a fixed number of times, whatever it is.
+Answers come from a node that may send anything. So each byte is read a fixed number of times, whatever it is.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def attributes(tag: bytes) -> dict[str, str]:
 
 
 def number(text: str | None, otherwise: int = 0) -> int:
-    """Return a whole number; another for what is none, or has more digits than any of Pacemaker's."""
+    """Return a whole number; `otherwise` for any other text, or for more digits than any number of Pacemaker's has."""
     try:
         return int(text) if text is not None and len(text) <= _DIGITS else otherwise
     except ValueError:

@@ -33,7 +33,7 @@ class Pacemaker(Target[PacemakerTarget, PacemakerEntry, PacemakerWorkspace]):
     workspace = PacemakerWorkspace
     can_probe = True
     settles_within = 120.0
-    """A worker that a test's end finds with stopped nodes starts them, so that `clean` finds a cluster."""
+    """A worker with stopped nodes at the end of a test starts them, so that `clean` finds a cluster."""
 
     def danger(self, section: PacemakerTarget) -> str:
         return INTERCEPTED if section.tls == "anonymous" else ""

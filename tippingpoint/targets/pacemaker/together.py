@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Together(Generic[T]):
-    """Gives what is added at one moment to `do`, at most so much at once; all of it succeeds or fails together."""
+    """Gives what is added at one moment to `do`, at most `most` at once; these succeed or fail together."""
 
     def __init__(self, most: int, do: Callable[[list[T]], Awaitable[None]]) -> None:
         self._most = most

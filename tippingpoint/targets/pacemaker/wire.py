@@ -19,22 +19,22 @@ ENDIAN = 0xBADADBBD
 LONGEST = 32 << 20
 """Bytes of the largest answer that is read. A CIB with 1000 resources on 16 nodes has 12 MB."""
 LONGEST_LOGIN = 64 << 10
-"""Bytes of the largest answer to a login, which has some hundred."""
+"""Bytes of the largest answer to a login, which usually has some hundred."""
 _LONGEST_TAG = 64 << 10
 """Bytes of the outermost element's start tag. It has the call's number and code, and at most a name or two."""
 _SPARE, _MOST_TIMES = 64 << 10, 250
-"""A compressed answer may have so many bytes, and so many times more than were sent. XML is packed 40 to 1."""
+"""A compressed answer may have this many bytes, plus this many times the bytes sent. XML is packed 40 to 1."""
 
 XPATH, MULTIPLE, CAN_CREATE, SHALLOW, LOCAL, SYNC = 2, 4, 8, 0x20, 0x100, 0x1000
 """Call options (include/crm/cib/cib_types.h): the section is an XPath; all that it matches; make what is missing;
 without children; this node only; wait."""
 NO_MATCH = -6
-"""The return code where an XPath matches nothing (ENXIO)."""
+"""The return code if an XPath matches nothing (ENXIO)."""
 EXISTS = -17
 
 
 class WireError(Exception):
-    """The peer sent something that is no frame of Pacemaker's."""
+    """The peer sent something that is not a frame of Pacemaker's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +74,15 @@ def parse(body: bytes) -> Answer:
 
 
 class FrameReader:
-    """Puts frames together from pieces, as they come from the network."""
+    """Assembles frames from pieces as they arrive from the network."""
 
     def __init__(self, longest: int = LONGEST) -> None:
         self.longest = longest
-        """Bytes of the largest frame that is taken from now on."""
+        """Bytes of the largest frame that is accepted from now on."""
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Answer]:
-        """Return the messages that are complete now. WireError where the data are no frames."""
+        """Return the messages that are complete now. WireError if the data are not frames."""
         buffer = self._buffer
         buffer += data
         found: list[Answer] = []

@@ -112,7 +112,7 @@ def _upload(server: str, ca: str, user: Identity, model: str) -> str:
         error = answer.get("error")
         problem = error or f"answers HTTP {status}{f': {said}' if (said := answer.get(_PLAIN)) else ''}"
         if not error and (status == HTTPStatus.UNAUTHORIZED or status >= HTTPStatus.INTERNAL_SERVER_ERROR):
-            # The user has just logged in. A controller that stops or starts tells any error of its database as 401.
+            # The user has just logged in. A controller that stops or starts reports any error of its database as 401.
             raise ConnectionLost(server, f"charm {NAME}: {problem}")
         raise ApiError(f"charm {NAME}: {problem}", str(answer.get("error-code") or ""), "Charms", "upload")
     url = headers.get("Juju-Curl") or answer.get("charm-url")

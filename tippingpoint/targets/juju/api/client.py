@@ -52,16 +52,16 @@ class ApiClient:
     ) -> Future[Connection]:
         """Connect and log in to a model (its UUID), or to the controller alone (None).
 
-        Addresses are dialled as by the juju client: the next when one fails, or is silent for 250 ms. The first that
-        answers is taken. Each has 10 s, and one that failed is left out for a while. Redirects are followed. The future
-        ends with ApiError, RateLimited or ConnectionLost. Cancelling it ends the attempt and closes its socket.
-        If a server accepts the WebSocket but never answers the login, the login waits: the caller's timeout cancels.
-        `closed` is called once when the logged-in connection is lost (not when the client closes it). Its reason is one
-        line that begins with the server's address.
+        Addresses are dialled as by the juju client: the next one when one fails, or is silent for 250 ms. The first
+        that answers is used. Each has 10 s, and one that failed is skipped for a while. Redirects are followed. The
+        future ends with ApiError, RateLimited or ConnectionLost. Cancelling it ends the attempt and closes its socket.
+        If a server accepts the WebSocket but never answers the login, the login waits until the caller's timeout
+        cancels it. `closed` is called once when the logged-in connection is lost (not when the client closes it). Its
+        reason is one line that begins with the server's address.
 
         A client limits its logins: at most 256 are between the first byte of TCP and the end of the WebSocket
-        handshake. Servers share these evenly, with at least 8 each. Handshakes take at most 4 ms of a turn of the event
-        loop. Other logins wait. `begun` is called once, when a login's first dial begins.
+        handshake. Servers share these evenly, with at least 8 each. Handshakes take at most 4 ms of each turn of the
+        event loop. Other logins wait. `begun` is called once, when a login's first dial begins.
         """
         if self._shut:
             future: Future[Connection] = self._loop.create_future()
@@ -73,11 +73,11 @@ class ApiClient:
         return login.future
 
     def log_sink(self, agent: Identity, model: str) -> LogStream:
-        """Open the sink of a model's log as one of its agents. It is to be closed before the client."""
+        """Open the sink of a model's log as one of its agents. Close it before the client."""
         return LogStream(self, self._elsewhere.get(model, self._controller), agent, model)
 
     def log_reader(self, user: Identity, line: Callable[[str], None]) -> LogStream:
-        """Follow the log of all models: `line` is called with each message. It is to be closed before the client."""
+        """Follow the log of all models: `line` is called with each message. Close it before the client."""
         return LogStream(self, self._controller, user, None, line)
 
     async def close(self) -> None:

@@ -18,7 +18,7 @@ _PING = b',"type":"Pinger","version":1,"request":"Ping","params":{}}'
 Result = Callable[[Any], Any]
 """Turns a response object into the value of a call's future."""
 _Pending = tuple[int, Future[Any], Call, Result | None]
-"""A call without its answer yet, which begins with the request's number."""
+"""A call that has no answer yet; the request's number comes first."""
 _LOGIN_REQUESTS = 2
 """Request numbers used by the login."""
 
@@ -61,7 +61,7 @@ class Connection:
         self._stream: Stream | None = stream
         self._pending: _Pending | None = None
         self._others: dict[int, _Pending] | None = None
-        """Calls beside that one. Most connections never have two, and a dict takes as much as all else here."""
+        """Other pending calls. Most connections never have two, and a dict takes as much memory as all else here."""
         self._last = _LOGIN_REQUESTS
         self._ping = 0
         stream.owner = self

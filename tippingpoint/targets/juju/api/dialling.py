@@ -34,7 +34,7 @@ _WITHIN = 10.0
 _STAGGER = 0.25
 """Seconds of silence after which the next server is dialled too (RFC 8305). The juju client waits 50 ms."""
 _LOOK_AGAIN = 10.0
-"""Seconds between looks at a server that failed. Logins go to it only if no other answers, until one finds it there."""
+"""Seconds between looks at a failed server. Until a look finds it back, logins go to it only if no other answers."""
 _UNACKNOWLEDGED = 30
 """Seconds after which TCP gives up on a peer that acknowledges nothing; pings detect other failures."""
 _IDLE = 60
@@ -99,7 +99,7 @@ class Server:
             self._look = None
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         if self._look is not None:
             self._look.cancel()
 
@@ -127,9 +127,9 @@ class Controller:
         self._spare += [Server(address, self.context) for address in new]
 
     def pick(self, tried: Sequence[Server], *, good: bool = False) -> Server | None:
-        """Return the next server to dial, round robin, those that failed last; None when all were tried.
+        """Return the next server to dial, round robin, with failed ones last; None when all were tried.
 
-        With `good`, those that failed are left out.
+        With `good`, failed servers are left out.
         """
         turn = self._next
         order = self.servers[turn:] + self.servers[:turn]
@@ -145,7 +145,7 @@ class Controller:
         return None
 
     def close(self) -> None:
-        """Stop what is under way beside the dials."""
+        """Stop the looks at servers that failed."""
         for server in (*self.servers, *self._spare):
             server.close()
 
@@ -219,25 +219,25 @@ class Gate:
 
 
 class Dialler(Protocol):
-    """The owner of a dial, which is told once how it ended."""
+    """The owner of a dial, which is called once when the dial ends."""
 
     def opened(self, socket: ssl.SSLSocket, server: Server, rest: bytes) -> None:
         """Receive the socket, still watched in the dial's name, and the bytes that followed the handshake."""
         ...
 
     def failed(self, error: ConnectionLost) -> None:
-        """Receive the reason for which the last server did not answer."""
+        """Receive the reason why the last server did not answer."""
         ...
 
 
 class Dial:
     """The opening of one WebSocket, as the juju client does it: the first server that answers is taken.
 
-    The next server is dialled when one fails, and beside one that is silent for _STAGGER: that has not even accepted a
-    TCP connection, or has never answered anybody. A known server that is slow is waited for, so that its load is not
-    made twice.
+    The next server is dialled when one fails. It is also dialled alongside one that is silent for _STAGGER: one that
+    has not even accepted a TCP connection, or has never answered anybody. A known server that is merely slow is given
+    time, so that the load of a login is not doubled.
 
-    `begun()` is called when the gate admits the first dial. After `give_up` the owner is told nothing. Tens of
+    `begun()` is called when the gate admits the first dial. After `give_up` the owner is not called. Tens of
     thousands may wait at the gate at once: a dial is small until it begins.
     """
 
@@ -301,7 +301,7 @@ class Dial:
         self._leave()
 
     def is_slow(self, attempt: _Attempt) -> None:
-        """Dial the next server beside an attempt that is silent, if there is one that has not failed."""
+        """Dial the next server alongside a silent attempt, if there is a server that has not failed."""
         if self._attempts[-1] is not attempt:
             return
         server = self._controller.pick(self._tried, good=True)
@@ -380,7 +380,7 @@ class _Attempt:
 
     @property
     def is_silent(self) -> bool:
-        """Whether there is still no TCP connection, or nothing from a server that has never answered."""
+        """Whether there is still no TCP connection, or no answer from a server that has never answered."""
         return self._stagger is None and (self._tls is None or not self.server.proven)
 
     def begin(self) -> None:
@@ -509,7 +509,7 @@ class _Attempt:
 
     def _too_slow(self, deadline: float) -> None:
         if self._gate.loop.time() - deadline > LOCAL_STALL_TOLERANCE:
-            self._start_timer()  # what the server answered while we stood still has not been read yet
+            self._start_timer()  # what the server answered while we stalled has not been read yet
         else:
             self._failed(f"no answer within {_WITHIN:g} s")
 

@@ -22,8 +22,8 @@ _PASSING = (
     "context deadline exceeded",
     "context canceled",
 )
-"""What a controller says while it has no database, as it stops, starts or has too much to do (core/database of Juju 4).
-None of it has a code."""
+"""A controller's messages while it has no database, because it stops, starts or is overloaded (core/database of Juju
+4). None of them has a code."""
 
 
 class ApiError(OperationFailed):
@@ -46,7 +46,7 @@ class ApiError(OperationFailed):
 
     @property
     def passing(self) -> bool:
-        """Whether the same call may succeed soon: if the controller was without its database."""
+        """Whether the same call may succeed soon: it may if the controller was without its database."""
         return not self.code and any(words in self.message for words in _PASSING)
 
 

@@ -1,7 +1,7 @@
-"""The streams of logs: the sink of a model that its agents write to, and the log that `juju debug-log` reads.
+"""Log streams: a model's sink, which its agents write to, and the log that `juju debug-log` reads.
 
-Both are WebSockets of their own (api/logsender/logsender.go and api/common/logs.go in Juju's source). The first message
-of the controller says whether it accepts the stream, as an object with an `error`.
+Both are WebSockets of their own (api/logsender/logsender.go and api/common/logs.go in Juju's source). The controller's
+first message, an object with an `error`, shows whether it accepts the stream.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LogStream:
         model: str | None,
         line: Callable[[str], None] | None = None,
     ) -> None:
-        """The sink of a model (its UUID), or for None the log of all: `line` is called with each line's message."""
+        """Open the sink of a model (its UUID), or for None the log of all models: `line` gets each line's message."""
         self.accepted: Future[None] = client.gate.loop.create_future()
         self._gate = client.gate
         self._line = line
@@ -62,7 +62,7 @@ class LogStream:
         return self._dial is None and self._stream is None
 
     def write(self, unit: str, message: str) -> None:
-        """Write a line of a unit's (rpc/params LogRecord); nothing happens if the stream has ended."""
+        """Write a unit's line (rpc/params LogRecord); does nothing if the stream has ended."""
         record = {
             "t": datetime.fromtimestamp(timing.wall(), UTC).isoformat().replace("+00:00", "Z"),
             "m": f"unit.{unit}.juju-log",

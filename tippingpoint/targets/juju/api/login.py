@@ -34,7 +34,7 @@ class Identity:
 
 
 class TermsBook:
-    """The Terms of all login replies. The 8 KB of facades are parsed once, not once a connection."""
+    """The Terms of all login replies. The 8 KB of facades are parsed once, not once per connection."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, bytes], Terms] = {}

@@ -21,7 +21,7 @@ from tippingpoint.targets.juju.api.login import Identity
 from tippingpoint.util.retrying import retry
 
 ANSWER_WITHIN = 300.0
-"""Seconds to wait for one answer; a Deploy of 100 applications into a large model takes some tens."""
+"""Seconds to wait for one answer; a Deploy of 100 applications into a large model takes some tens of seconds."""
 LOGGED_IN_WITHIN = 120.0
 """Seconds to wait for one login, including retries after the controller's rate limit."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0

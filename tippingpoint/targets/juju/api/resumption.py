@@ -1,10 +1,10 @@
 """Resuming a server's TLS session without a copy of the server's certificate for each connection.
 
-Python's `ssl` copies a session by writing it out and parsing it. So each connection that resumes one has a certificate
-of its own, of about 5 KiB. OpenSSL's SSL_SESSION_dup shares the certificate. It is called here through ctypes, as are
-other documented functions of OpenSSL, and nothing of Python's own. OpenSSL calls a function of ours for each new SSL
-object, and so we know the object's address. In a Python that has OpenSSL linked in, or another library in its place,
-these functions may be missing. Then sessions are resumed in the way of `ssl`.
+Python's `ssl` copies a session by serialising and parsing it. So each connection that resumes one has its own copy of
+the certificate, about 5 KiB. OpenSSL's SSL_SESSION_dup shares the certificate. It is called here through ctypes. So are
+other documented functions of OpenSSL, but none of Python's own. OpenSSL calls a function of ours for each new SSL
+object, which gives us the object's address. If Python has OpenSSL linked in, or uses another library in its place,
+these functions may be missing. Then sessions are resumed the way `ssl` does it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 _CRYPTO_EX_INDEX_SSL = 0  # of openssl/crypto.h
 
 _newest = threading.local()
-"""`address` is that of the SSL object that this thread made last."""
+"""`address` is that of the last SSL object that this thread made."""
 
 
 @ctypes.CFUNCTYPE(
@@ -37,7 +37,7 @@ def _made(address: int, *_others: Any) -> None:
 
 
 class _OpenSSL:
-    """Functions of the OpenSSL that `ssl` uses; AttributeError or OSError if they are not there."""
+    """Functions of the OpenSSL that `ssl` uses; AttributeError or OSError if they are missing."""
 
     def __init__(self, path: str) -> None:
         library = ctypes.CDLL(path)
@@ -67,7 +67,7 @@ def _openssl() -> _OpenSSL | None:
 
 
 class Resumption:
-    """The session of one server, for all of its connections; none before the first of them."""
+    """The session of one server, for all of its connections; none before the first one."""
 
     def __init__(self, context: ssl.SSLContext, server_name: str) -> None:
         self._context = context
@@ -77,7 +77,7 @@ class Resumption:
         self._holder: ssl.SSLObject | None = None
         """An SSL object that is never used, and keeps the session that connections' sessions are copied from."""
         self._held = 0
-        """The address of the holder's session; 0 if OpenSSL's own copy is not to be had."""
+        """The address of the holder's session; 0 if OpenSSL's own copying is not available."""
 
     def keep(self, session: ssl.SSLSession | None) -> None:
         """Have later connections resume this session."""
@@ -93,7 +93,7 @@ class Resumption:
             self._held = self._openssl.session(_newest.address) or 0
 
     def wrap(self, plain: socket) -> ssl.SSLSocket:
-        """Have TLS on a connected socket, which takes over its descriptor; the handshake is still to be done."""
+        """Put TLS on a connected socket, and take over its descriptor; the handshake is still to be done."""
         _newest.address = None
         tls = self._context.wrap_socket(
             plain, do_handshake_on_connect=False, server_hostname=self._server_name
@@ -105,7 +105,7 @@ class Resumption:
     def _share(self, address: int | None) -> bool:
         if self._openssl is None or not self._held or not address:
             return False
-        # A copy, as OpenSSL marks a session that ended without a goodbye, and does not resume it again.
+        # A copy, because OpenSSL marks a session that ended without a shutdown alert, and does not resume it again.
         copy = self._openssl.copy(self._held)
         if not copy:
             return False

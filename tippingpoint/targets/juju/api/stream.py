@@ -16,7 +16,8 @@ from tippingpoint.util.certificates import certificate_fault
 from tippingpoint.util.network_errors import CLOSED, in_words
 
 _MOST_UNSENT = 4 * 2**20
-"""Unsent bytes, beside one message, that are kept for a server that does not read; then the connection is lost."""
+"""Unsent bytes, in addition to one message, that are kept for a server that does not read; beyond that, the connection
+is lost."""
 
 # A TLS record has at most 16 KiB, so one read never leaves decrypted bytes behind in OpenSSL.
 _received = bytearray(2**15)
@@ -63,7 +64,7 @@ class Stream:
         self._shut()
 
     def take(self, data: bytes) -> None:
-        """Handle bytes of the server; public for those that came with its answer to the handshake."""
+        """Handle bytes from the server; public because some come with its answer to the handshake."""
         try:
             for opcode, payload in self._frames.feed(data):
                 if self.owner is None:

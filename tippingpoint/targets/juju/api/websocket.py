@@ -13,7 +13,8 @@ CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 LONGEST_MESSAGE = 64 * 2**20
 """Bytes of the longest message accepted; a longer one is an error of the server."""
 FLOOD = 10_000
-"""Control frames and empty fragments without a message between them, beyond which a server only keeps us busy."""
+"""Control frames and empty fragments that may come without a message between them. A server that sends more only keeps
+us busy."""
 _LONGEST_RESPONSE = 16 * 2**10
 _FIN = 0x80
 _MASKED = 0x80

@@ -1,4 +1,4 @@
-"""What libvirt is asked to make: machines, their disks and the pool that these are in, as its XML says it."""
+"""What libvirt is to make, in its XML: machines, their disks, and the pool of these disks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIMERS = (
     {"name": "pit", "tickpolicy": "delay"},
     {"name": "hpet", "present": "no"},
 )
-"""As virt-install has them: a system that waits for its processor then loses no time, nor the HPET's interrupts."""
+"""As virt-install sets them: a system that waits for its processor loses neither time nor HPET interrupts."""
 _DISK_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -29,7 +29,7 @@ class Card:
     mac: str
     link: Link
     name: str
-    """Of a network of libvirt's, or of a bridge of the server."""
+    """Of a libvirt network, or of a bridge on the server."""
 
 
 def uuid_of(mark: str, name: str) -> str:
@@ -125,7 +125,7 @@ def _machine(name: str, mark: str, domain: Domain, cpu: int, memory: int) -> Ele
         SubElement(clock, "timer", timer)
     if domain == "kvm":
         SubElement(machine, "cpu", mode="host-passthrough")
-    else:  # systems of today need more than the processor that libvirt emulates by itself
+    else:  # current systems need more than the processor that libvirt emulates by default
         processor = SubElement(machine, "cpu", mode="maximum")
         # A fifth level of page tables, for terabytes of memory, makes a boot 15 % longer in emulation.
         SubElement(processor, "feature", policy="disable", name="la57")
@@ -141,7 +141,7 @@ def _disk(devices: Element, path: str, form: str, letters: str) -> Element:
 
 
 def _letters(number: int) -> str:
-    """Return what Linux calls the disk with this number: a to z, aa to az, ba ..."""
+    """Return Linux's letters for the disk with this number: a to z, aa to az, ba ..."""
     more, last = divmod(number, len(_DISK_LETTERS))
     return (_letters(more - 1) if more else "") + _DISK_LETTERS[last]
 

@@ -46,7 +46,8 @@ def take_back_key(made: Virtme, mark: str) -> int:
 
 
 def _file_of(made: Virtme) -> Path:
-    """Return the keys of the user as whom MAAS logs in; UserError if its power address names none of this machine."""
+    """Return the keys of the user as whom MAAS logs in; UserError if the power address names no user of this
+    machine."""
     address = urlsplit(made.power_address)
     try:
         if address.scheme.endswith("ssh"):

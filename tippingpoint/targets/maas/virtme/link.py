@@ -1,4 +1,4 @@
-"""One process's access to libvirt: a program of the distribution's Python, which answers lines of JSON."""
+"""One process's access to libvirt: a program for the distribution's Python, which answers lines of JSON."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tippingpoint.targets.maas.errors import MaasError
 from tippingpoint.workloads.spawn.target import Trouble
 
 PYTHON = "/usr/bin/python3"
-"""The distribution's Python: its binding of libvirt (python3-libvirt) is made for no other."""
+"""The distribution's Python, because the libvirt binding (python3-libvirt) is made for no other."""
 PLACE = "target.made.libvirt"
 _PROGRAM = Path(__file__).with_name("program.py")
 ANSWERS_WITHIN = 60.0
 """Seconds for the first answer. A libvirt that hangs gives none."""
 ENDS_WITHIN = 10.0
-"""Seconds for what the program still does when it is to end."""
+"""Seconds for the program to finish its work when it is to end."""
 _LONGEST_ANSWER = 1 << 24
 
-# The first text that matches counts, ignoring case, and else the error's number (virterror.h).
+# The first text that matches counts, ignoring case, or else the error's number (virterror.h).
 _BY_TEXT: tuple[tuple[str, Trouble], ...] = (
     ("no space left", "full"),
     ("quota exceeded", "full"),
@@ -71,7 +71,7 @@ class Libvirt:
     async def reach(self) -> dict[str, Any]:
         """Return the facts of a libvirt that answers.
 
-        TargetError if it does not, and UserError if this machine has no binding of libvirt.
+        TargetError if it does not answer, and UserError if this machine has no libvirt binding.
         """
         try:
             async with asyncio.timeout(ANSWERS_WITHIN):
@@ -85,7 +85,7 @@ class Libvirt:
     async def ask(self, do: str, **arguments: Any) -> Any:
         """Have the program do something (a method of `program.Server`), and return its answer.
 
-        Raises MaasError with what libvirt says. A cancelled request is still done.
+        Raises MaasError with libvirt's message. A cancelled request is still carried out.
         """
         process = await self._started()
         assert process.stdin is not None
@@ -99,7 +99,7 @@ class Libvirt:
             self._answers.pop(number, None)
 
     async def close(self) -> None:
-        """End the program. It does first what it was asked for, unless libvirt hangs."""
+        """End the program. It first finishes what was requested, unless libvirt hangs."""
         if self._process is None or self._reader is None:
             return
         assert self._process.stdin is not None
@@ -122,7 +122,7 @@ class Libvirt:
                     stdin=PIPE,
                     stdout=PIPE,
                     stderr=DEVNULL,
-                    env={**os.environ, "LC_ALL": "C"},  # in what language it says what is wrong
+                    env={**os.environ, "LC_ALL": "C"},  # the language of its error messages
                     start_new_session=True,  # Ctrl-C ends the run, which still has to remove what it made
                     limit=_LONGEST_ANSWER,
                 )

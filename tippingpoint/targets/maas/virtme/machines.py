@@ -31,8 +31,8 @@ from tippingpoint.workloads.spawn.target import Item
 class VirtmeMachines(Maker):
     """Makes machines on the plan's server. `power` are the power parameters that are secrets.
 
-    Everything has names with the run's prefix: machines those that MAAS knows them by, disks those of their machines,
-    and the storage pool the prefix itself.
+    All names have the run's prefix: machines have their names in MAAS, disks the names of their machines, and the
+    storage pool the prefix itself.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class VirtmeMachines(Maker):
         self._uuid = uuid_of(self._mark, self._pool)
 
     async def open(self) -> None:
-        """Check that libvirt answers; TargetError if it does not, UserError if this machine has no binding of it."""
+        """Check that libvirt answers; TargetError if it does not, UserError if this machine has no libvirt binding."""
         await self._libvirt.reach()
 
     async def make(self, item: Item) -> Any:
-        """Make a machine, which is off, and have MAAS know it. What exists of it from an earlier call is taken."""
+        """Make a machine, which is off, and register it in MAAS. Parts of it that an earlier call made are reused."""
         wanted = self._workspace.target.machine(item.number)
         name = machine_name(self._workspace.prefix, item)
         links = await self._linked(wanted.networks)
@@ -108,7 +108,7 @@ class VirtmeMachines(Maker):
         )
 
     async def _linked(self, names: list[str]) -> dict[str, Link]:
-        """Return what each network is on the server; MaasError if one is nothing there."""
+        """Return the kind of each network on the server; MaasError if one does not exist there."""
         async with self._asking:
             unknown = [name for name in names if name not in self._links]
             if unknown:

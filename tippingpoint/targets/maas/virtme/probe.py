@@ -1,4 +1,4 @@
-"""Whether a server runs machines itself (KVM), or emulates them: one is booted, as libvirt's word does not do.
+"""Whether a server runs machines itself (KVM), or emulates them: one is booted, as libvirt's report is not enough.
 
 Some kernels offer KVM on processors without virtualization, and interpret what a machine executes: a hundred times
 slower than QEMU's emulation, so that Debian's kernel never comes up.
@@ -20,17 +20,17 @@ TURNS = 200_000_000
 """Turns of the loop that a machine makes: 0.1 s of a processor, 0.5 s of an emulated one, minutes of an interpreted
 one."""
 WITHIN: dict[Domain, tuple[float, float]] = {"kvm": (60.0, 3.0), "qemu": (300.0, 120.0)}
-"""Seconds for the boot, and seconds of processor time. KVM takes 0.5 s of the latter, emulation 1 s: QEMU's own start
-and the firmware are the most of it."""
+"""Seconds for the boot, and seconds of processor time. KVM takes 0.5 s of the latter, emulation 1 s: mostly for QEMU's
+own start and the firmware."""
 _DISK = 1 << 20
-"""Bytes of the disk. The firmware boots from no disk of one sector."""
+"""Bytes of the disk. The firmware does not boot from a disk of one sector."""
 _LONGEST = 200
-"""The most characters of what libvirt says of a machine that did not start: QEMU's messages may follow."""
+"""The most characters of libvirt's message about a machine that did not start: QEMU's messages may follow."""
 _ORDER: tuple[Domain, ...] = ("kvm", "qemu")
 
 
 def advertised(facts: Mapping[str, Any]) -> list[Domain]:
-    """Return what a server says that it can, the better first; UserError if it is nothing."""
+    """Return the kinds of domain that a server advertises, the better one first; UserError if there are none."""
     if facts["arch"] != "x86_64":
         raise UserError(PLACE, f"a server of architecture {facts['arch']}", "one of x86_64")
     types: Sequence[str] = facts["types"].get("x86_64", ())
@@ -43,7 +43,7 @@ def advertised(facts: Mapping[str, Any]) -> list[Domain]:
 async def probe(libvirt: Libvirt, facts: Mapping[str, Any], pool: str, mark: str) -> tuple[Domain, str]:
     """Boot a small machine by KVM, and by emulation if that does not work; returns which works, and why not KVM.
 
-    Raises TargetError if neither does. The run's pool has the machine's disk meanwhile.
+    Raises TargetError if neither does. Meanwhile, the run's pool has the machine's disk.
     """
     name = f"{pool}-probe"
     why: list[str] = []
@@ -72,7 +72,7 @@ async def probe(libvirt: Libvirt, facts: Mapping[str, Any], pool: str, mark: str
 def boot_sector(turns: int = TURNS) -> bytes:
     """Return the first sector of a disk: it makes turns of a loop in protected mode, and resets the machine.
 
-    Protected mode, as no processor with virtualization interprets that. The firmware loads it at 0x7c00.
+    Protected mode, because no processor with virtualization interprets that. The firmware loads it at 0x7c00.
     """
     start = bytes.fromhex(
         "fa"  # cli

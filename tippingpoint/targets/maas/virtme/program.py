@@ -1,7 +1,7 @@
-"""A program for the distribution's Python: does with libvirt what lines of JSON on its standard input ask for.
+"""A program for the distribution's Python: carries out on libvirt what lines of JSON on its standard input request.
 
 `/usr/bin/python3 -I program.py`. The binding of libvirt (python3-libvirt) is made for that Python only, so this file
-imports nothing of the suite, and runs on Python 3.11 and later. Each line is `{"id": 1, "do": "facts", "uri": ...}`,
+imports nothing from the suite, and runs on Python 3.11 and later. Each line is `{"id": 1, "do": "facts", "uri": ...}`,
 answered by `{"id": 1, "done": ...}` or `{"id": 1, "problem": TEXT, "code": N}`, where N is one of libvirt's VIR_ERR_*,
 or 0. Answers come in any order. A first line says that the program is ready. It ends with its input.
 
@@ -34,11 +34,11 @@ _NO_BRIDGE = 2
 _ETHTOOL, _GET_DRIVER, _DRIVER_INFO = 0x8946, 3, 196
 """SIOCETHTOOL (linux/sockios.h), ETHTOOL_GDRVINFO and the size of struct ethtool_drvinfo (linux/ethtool.h)."""
 _LOOK_EVERY = 0.1
-"""Seconds between two looks at a machine that is tried out."""
+"""Seconds between two looks at a machine that is being tried out."""
 
 
 class Refused(Exception):
-    """A request that is not done, for a reason of this program's."""
+    """A request that this program itself refuses."""
 
 
 def _binding() -> Any:
@@ -91,7 +91,7 @@ class Server:
         return {name: "network" if name in networks else _bridge(server, name) for name in names}
 
     def room(self, pool: str, directory: str) -> dict[str, Any]:
-        """Return the free memory and disk in bytes; disk is None if libvirt has no pool that would tell.
+        """Return the free memory and disk in bytes; disk is None if libvirt has no pool that shows it.
 
         The disk is that of the run's pool, of a pool in the directory, or of a directory of this machine.
         """
@@ -108,7 +108,7 @@ class Server:
         _active(server, name, uuid)
 
     def make(self, pool: str, uuid: str, volumes: list[str], domain: str, mark: str, xml: str) -> None:
-        """Make a machine's volumes and define it, what of it does not exist. It is off."""
+        """Make a machine's volumes and define it, unless they exist. It is off."""
         server = self.reached()
         _domain(server, domain, mark)
         place = _active(server, pool, uuid)
@@ -212,7 +212,7 @@ def _unless(code: int, do: Callable[[], Any]) -> Any:
 def _bridge(server: Any, name: str) -> str:
     """Return what a network interface of the server is: "bridge", "openvswitch" or neither.
 
-    Where libvirt cannot tell, the interfaces of this machine count.
+    If libvirt does not know, the interfaces of this machine count.
     """
     try:
         shown = ET.fromstring(server.interfaceLookupByName(name).XMLDesc())
@@ -228,7 +228,7 @@ def _bridge(server: Any, name: str) -> str:
 
 
 def _is_open_vswitch(name: str) -> bool:
-    """Whether Open vSwitch has such a bridge. It answers root only: its driver is a sign for everybody else."""
+    """Whether Open vSwitch has such a bridge. It answers only root; for everybody else, its driver is a sign."""
     try:
         found = subprocess.run(
             ["ovs-vsctl", "--timeout=5", "--", "br-exists", name],
@@ -276,7 +276,7 @@ def _pool(server: Any, name: str, uuid: str) -> Any:
 
 
 def _active(server: Any, name: str, uuid: str) -> Any:
-    """Return the run's pool, active: it is not after a restart of the server."""
+    """Return the run's pool, activated: it is inactive after a restart of the server."""
     found = _pool(server, name, uuid)
     if found is None:
         raise Refused(f"storage pool {name}: does not exist")
@@ -314,7 +314,7 @@ def _remove_domain(domain: Any) -> None:
         | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
         | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
     )
-    _unless(libvirt.VIR_ERR_NO_DOMAIN, lambda: domain.undefineFlags(kept))  # it was a passing one
+    _unless(libvirt.VIR_ERR_NO_DOMAIN, lambda: domain.undefineFlags(kept))  # it was transient
 
 
 def _remove_volumes(pool: Any, prefix: str) -> int:
@@ -325,7 +325,7 @@ def _remove_volumes(pool: Any, prefix: str) -> int:
 
 
 def _silent(_context: Any, _error: Any) -> None:
-    """Print nothing of an error, which is raised as well."""
+    """Print nothing about an error, which is raised as well."""
 
 
 class Program:

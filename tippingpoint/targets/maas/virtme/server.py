@@ -1,4 +1,4 @@
-"""The server that a run makes machines on, before the first of them: is it fit, has it room, does it virtualise."""
+"""Checks of the server on which a run makes machines, before the first: is it fit, has it room, does it virtualise."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tippingpoint.util.text import show_count
 OVERHEAD = 64 << 20
 """Bytes that QEMU takes beside a machine's own memory. A machine of 96 MiB took 160 MB, in emulation by QEMU 7.2."""
 WRITTEN = 2 << 30
-"""Bytes that a deployment writes to the first disk, an estimate: a Linux server of today unpacked, without packages
-of its own. Disks are sparse, so their sizes say nothing."""
+"""An estimate of the bytes that a deployment writes to the first disk: a current Linux server unpacked, without
+packages of its own. Disks are sparse, so their sizes do not show this."""
 
 
 async def reach(made: Virtme, target: MaasTarget) -> None:
     """Check that libvirt answers and has what the plan names; nothing is made.
 
-    TargetError if it does not answer. UserError names what of the plan cannot be, or what this machine lacks.
+    TargetError if it does not answer. UserError names what the plan cannot have, or what this machine lacks.
     """
     if not made.power_address:
         raise UserError(
@@ -53,7 +53,7 @@ async def reach(made: Virtme, target: MaasTarget) -> None:
 
 
 async def take(made: Virtme, run: str, prefix: str, tell: Tell) -> Domain:
-    """Make the run's storage pool, let MAAS reach libvirt, and return how the server runs machines, which is told."""
+    """Make the run's storage pool, let MAAS reach libvirt, and return and report how the server runs machines."""
     mark = mark_of(run)
     libvirt = Libvirt(made.libvirt)
     try:
@@ -111,5 +111,5 @@ def fitting(machines: Sequence[Machines], memory: int, disk: int | None, *, writ
 
 
 def sizes(target: MaasTarget) -> Iterable[tuple[str, Machines]]:
-    """Return the sizes of a plan's machines by name; a plan that has none makes machines of a usual one."""
+    """Return the sizes of a plan's machines by name; a plan without sizes makes machines of a usual size."""
     return target.machines.items() or {"machines": Machines()}.items()
