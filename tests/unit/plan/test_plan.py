@@ -138,7 +138,7 @@ SPAWN = "name: x\ntarget: {kind: juju}\nworkload: {kind: grow}\nstages: [{applic
         ("name: x\nfind: {}", [], r"thresholds: none: expected at least one"),
         ("name: x\nfind: {hold: 5s}\nthresholds: [{operation: extend, p99: 1s}]", [],
          r"find\.hold: 5s: expected at least workload\.renew_time \(30s\)"),
-        (OK, ["find={}"], r"stages: 1 listed: expected"),
+        (OK, ["find={}"], r"find: given beside stages: expected"),
         ("stages: [{leases: 10}]", [], "name: missing"),
         ("- 1", [], "plan: a list: expected a mapping"),
         ("", [], "plan: empty: expected a mapping"),
