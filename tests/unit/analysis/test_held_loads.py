@@ -362,3 +362,17 @@ def test_things_that_are_made_later_than_the_plans_rate_has_them_due_are_not_hel
     plan["workload"] = {"kind": "spawn", "concurrency": 4}
     free = load_run(write_run(tmp_path / "free", [stage], plan=plan))
     assert examine(free).loads_held == [40]
+
+
+@pytest.mark.parametrize(("answered", "sustained"), [(13, True), (9, False)])
+def test_of_a_few_operations_one_at_the_edge_of_a_hold_is_no_queue(answered: int, sustained: bool) -> None:
+    """Given a status call every two seconds in a hold of 30 s, when one or two of 15 were not in it, then the load was
+    sustained, and when many are missing, it was not."""
+    plan = (
+        "name: made\ntarget: {kind: juju}\nworkload: {kind: operate, update_status: 0s}\n"
+        "stages: [{models: 2, statuses: 0.5, hold: 30s}]\n"
+    )
+    run = made_run([made_stage(1, 2, {"juju-status.ok": [50.0] * answered})], plan=plan)
+    run.manifest.workload = "operate"
+    why = examine(run).of(1).why_not_held
+    assert (why == "") is sustained, why
