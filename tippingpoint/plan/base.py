@@ -207,7 +207,7 @@ class Fault(Section, frozen=True):
         "anew, `snapshot` reads it as a whole, `move-leader` makes the member lead, and `fill-quota` raises the alarm "
         "of a full quota, until `free-quota`. `drop-claims` is a restart storm: it drops every claim and connection "
         "and claims new leases all at once. On a store it drops every connection, and all watchers come up again at "
-        "once."
+        "once. In models that are operated, all units log in again at once."
     )
     member: str | None = Field(
         default=None, description="The name of a lab's member. `drop-claims` has none."

@@ -221,7 +221,8 @@ class OperateStage(BaseStage, frozen=True):
     logs: Lines | None = Field(default=None, description=_LOGS)
     hold: Seconds = Field(default=60.0, description="How long the load is held once it is up.")
     over: Seconds = Field(
-        default=10.0, description="The time over which logins of new units are spread, once they exist."
+        default=10.0,
+        description="The time over which the models begin to be made or changed; 0s begins with all at once.",
     )
 
     @property
@@ -281,7 +282,8 @@ class OperateFind(Find, frozen=True):
     secrets: Revisions | None = Field(default=None, description=_SECRETS)
     logs: Lines | None = Field(default=None, description=_LOGS)
     over: Seconds = Field(
-        default=10.0, description="The time over which logins of new units are spread, once they exist."
+        default=10.0,
+        description="The time over which the models begin to be made or changed; 0s begins with all at once.",
     )
 
     @model_validator(mode="after")

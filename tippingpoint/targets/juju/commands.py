@@ -44,25 +44,25 @@ class Commands:
 
     async def models(self) -> None:
         """`juju models`."""
-        async with self._controller() as connection:
+        async with self._connected() as connection:
             request = {"user-tag": self._access.user.tag}
             await ask(connection, "ModelManager", "ListModelSummaries", request)
 
     async def show_model(self, model: str) -> None:
         """`juju show-model MODEL`."""
-        async with self._controller() as connection:
+        async with self._connected() as connection:
             await _one(connection, "ModelManager", "ModelInfo", {"entities": [{"tag": f"model-{model}"}]})
 
     async def status(self, model: str) -> None:
         """`juju status`. Its `--relations` makes no further call: the answer has them already."""
-        async with self._model(model) as connection:
+        async with self._connected(model) as connection:
             await ask(connection, "Client", "FullStatus", {"patterns": None})
 
     # -- applications, units and relations -----------------------------------------------------------
 
     async def config(self, model: str, application: str, value: str) -> None:
         """`juju config APPLICATION setting=VALUE`."""
-        async with self._model(model) as connection:
+        async with self._connected(model) as connection:
             setting = {
                 "application": application,
                 "generation": "",
@@ -74,7 +74,7 @@ class Commands:
     async def run(self, model: str, unit: str) -> None:
         """`juju run UNIT work`, until the action has ended."""
         result: dict[str, Any] = {}
-        async with self._model(model) as connection:
+        async with self._connected(model) as connection:
             action: dict[str, Any] = {
                 "receiver": unit_tag(unit),
                 "name": charm.ACTION,
@@ -97,7 +97,7 @@ class Commands:
 
     async def deploy(self, model: str, application: str, machine: str) -> None:
         """`juju deploy ./hollow.charm APPLICATION --to MACHINE`, which uploads the charm."""
-        async with self._admin(model) as admin, self._controller():
+        async with self._admin(model) as admin, self._connected():
             await admin.ask("ModelConfig", "GetModelConstraints", None)
             for _ in range(2):
                 await admin.ask("ModelConfig", "ModelGet", None)
@@ -151,18 +151,18 @@ class Commands:
             "endpoints": {charm.PROVIDES: charm.PROVIDES},
             "owner-tag": self._access.user.tag,
         }
-        async with self._controller() as connection:
+        async with self._connected() as connection:
             await _one(connection, "ApplicationOffers", "Offer", {"Offers": [offer]})
 
     async def remove_offer(self, url: str) -> None:
         """`juju remove-offer --force URL`."""
-        async with self._controller() as connection:
+        async with self._connected() as connection:
             request = {"offer-urls": [url], "force": True}
             await _one(connection, "ApplicationOffers", "DestroyOffers", request)
 
     async def consume(self, model: str, url: str, alias: str) -> None:
         """`juju consume URL ALIAS`."""
-        async with self._controller() as connection:
+        async with self._connected() as connection:
             request = {"offer-urls": {"offer-urls": [url], "bakery-version": 3}}
             details = await _one(connection, "ApplicationOffers", "GetConsumeDetails", request)
         consumed = {
@@ -171,7 +171,7 @@ class Commands:
             "external-controller": details.get("external-controller"),
             "application-alias": alias,
         }
-        async with self._model(model) as connection:
+        async with self._connected(model) as connection:
             await _one(connection, "Application", "Consume", {"args": [consumed]})
 
     async def remove_saas(self, model: str, alias: str) -> None:
@@ -179,14 +179,14 @@ class Commands:
         request = {
             "applications": [{"application-tag": f"application-{alias}", "force": True, "max-wait": 0}]
         }
-        async with self._model(model) as connection:
+        async with self._connected(model) as connection:
             await _one(connection, "Application", "DestroyConsumedApplications", request)
 
     # -- models and who may use them -------------------------------------------------------------------
 
     async def add_model(self, name: str) -> str:
         """`juju add-model NAME`; returns its UUID."""
-        async with self._controller() as connection:
+        async with self._connected() as connection:
             user = self._access.user.tag
             # The owner's field is qualifier from 4.0 on.
             request = {"name": name, "owner-tag": user, "qualifier": self._access.user_name}
@@ -197,7 +197,7 @@ class Commands:
         """`juju destroy-model --no-prompt --force --no-wait MODEL`, until it is gone."""
         tag = f"model-{model}"
         destroyed = {"model-tag": tag, "destroy-storage": True, "force": True, "max-wait": 0}
-        async with self._controller() as connection:
+        async with self._connected() as connection:
             await ask(connection, "ModelManager", "ModelStatus", {"entities": [{"tag": tag}]})
             await _one(connection, "ModelManager", "DestroyModels", {"models": [destroyed]})
             for pause in _pauses(*_POLL_MODEL):
@@ -224,7 +224,7 @@ class Commands:
             "access": "read",
             "model-tag": f"model-{model}",
         }
-        async with self._controller() as connection:
+        async with self._connected() as connection:
             await _one(connection, "ModelManager", "ModifyModelAccess", {"changes": [change]})
 
     # -- secrets ---------------------------------------------------------------------------------------
@@ -233,27 +233,17 @@ class Commands:
         """`juju add-secret NAME ...`; returns its URI."""
         value = base64.b64encode(name.encode()).decode()
         secret = {"owner-tag": "", "label": name, "content": {"data": {"key": value}}}
-        async with self._model(model) as connection:
+        async with self._connected(model) as connection:
             answer = await _one(connection, "Secrets", "CreateSecrets", {"args": [secret]})
             return str(answer.get("result"))
 
     async def remove_secret(self, model: str, uri: str) -> None:
         """`juju remove-secret URI`."""
-        async with self._model(model) as connection:
+        async with self._connected(model) as connection:
             request = {"args": [{"uri": uri, "label": ""}]}
             await _one(connection, "Secrets", "RemoveSecrets", request)
 
     # -- connections -------------------------------------------------------------------------------------
-
-    @contextlib.asynccontextmanager
-    async def _controller(self) -> AsyncGenerator[Connection]:
-        async with self._logged_in(None) as connection:
-            yield connection
-
-    @contextlib.asynccontextmanager
-    async def _model(self, model: str) -> AsyncGenerator[Connection]:
-        async with self._logged_in(model) as connection:
-            yield connection
 
     @contextlib.asynccontextmanager
     async def _admin(self, model: str) -> AsyncGenerator[ModelAdmin]:
@@ -264,7 +254,8 @@ class Commands:
             admin.close()
 
     @contextlib.asynccontextmanager
-    async def _logged_in(self, model: str | None) -> AsyncGenerator[Connection]:
+    async def _connected(self, model: str | None = None) -> AsyncGenerator[Connection]:
+        """Log in to a model, or for None to the controller."""
         connection = await log_in(self._client, self._access.user, model)
         try:
             yield connection

@@ -260,7 +260,7 @@ class OperatedModel:
             for unit in readers:
                 agent = self.agent(unit)
                 if agent is not None:
-                    await agent.consume_secret(uri)
+                    await agent.read_secret(uri)
             self.secrets[link.key] = uri
 
     async def open_sink(self) -> None:

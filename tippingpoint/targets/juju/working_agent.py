@@ -89,10 +89,6 @@ class WorkingAgent(Agent):
         """Give a secret of this unit a new revision."""
         return self._commit({"secret-updates": [{"uri": uri, "content": _content(number)}]})
 
-    async def consume_secret(self, uri: str) -> None:
-        """Read another unit's secret, and notice its new revisions from then on."""
-        await self._read_secret(uri)
-
     # -- what changes -----------------------------------------------------------------------------
 
     def _do(self, done: Future[None], work: Callable[[Connection], Coroutine[Any, Any, None]]) -> None:
@@ -140,12 +136,13 @@ class WorkingAgent(Agent):
     async def _look_at_secrets(self, uris: Sequence[str], connection: Connection) -> None:
         """Run secret-changed for each (internal/worker/uniter/secrets): read the new revision, and track it."""
         request = {"consumer-tag": self.identity.tag, "uris": list(uris)}
-        await self._call(connection, "SecretsManager", "GetConsumerSecretsRevisionInfo", request)
+        await connection.call("SecretsManager", "GetConsumerSecretsRevisionInfo", request)
         for uri in uris:
-            await self._read_secret(uri)
+            await self.read_secret(uri)
             await self._run_hook(connection, "secret-changed")
 
-    async def _read_secret(self, uri: str) -> None:
+    async def read_secret(self, uri: str) -> None:
+        """Read another unit's secret as it is now; from the first time on, the unit notices new revisions."""
         request = {"args": [{"uri": uri, "refresh": True}]}
         answer = fields(await self._one("SecretsManager", "GetSecretContentInfo", request))
         text = str(fields(fields(answer.get("content")).get("data")).get(CHANGE, ""))
@@ -203,16 +200,14 @@ class WorkingAgent(Agent):
         change = {"close-ports" if self._port_is_open else "open-ports": [ports]}
         self._port_is_open = not self._port_is_open
         state = {"unit-state": {"tag": tag, "charm-state": {"hooks": "1"}}}
-        await self._one(
-            "Uniter", "CommitHookChanges", {"args": [{"tag": tag, **_NO_NETWORK, **change, **state}]}
-        )
+        await self._commit({**change, **state})
         uniter = {"tag": tag, "uniter-state": "op: continue\nhook: update-status\n"}
         await self._get(connection, "SetState", {"args": [uniter]})
 
     # -- calls -----------------------------------------------------------------------------------
 
     def _commit(self, change: dict[str, Any]) -> Future[Any]:
-        request = {"args": [{"tag": self.identity.tag, **_NO_NETWORK, **change}]}
+        request = {"args": [{"tag": self.identity.tag, "update-network-info": False, **change}]}
         return self._one("Uniter", "CommitHookChanges", request)
 
     def _one(self, facade: str, method: str, request: object) -> Future[Any]:
@@ -223,12 +218,6 @@ class WorkingAgent(Agent):
             future.set_exception(ConnectionLost(self._unit, "not logged in"))
             return future
         return connection.call(facade, method, request, result=partial(_only, facade, method))
-
-    async def _call(self, connection: Connection, facade: str, method: str, request: object) -> Any:
-        return await connection.call(facade, method, request)
-
-
-_NO_NETWORK = {"update-network-info": False}
 
 
 def _only(facade: str, method: str, answer: Any) -> Any:
