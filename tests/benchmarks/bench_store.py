@@ -71,7 +71,7 @@ async def ours(
     schedule = Schedule(asyncio.get_running_loop())
     load = StoreLoad(plan, store, scope.prefix.encode(), after_prefix, recorder, schedule)
     await load.open()
-    order = StageOrder(number=1, size=rate, kind="ramp", asked=stage, over=0.0, share=(0, 1), listed=1)
+    order = StageOrder(number=1, size=rate, kind="ramp", spec=stage, over=0.0, share=(0, 1), listed=1)
     await load.begin_stage(order)
     while not load.gauge.up:  # noqa: ASYNC110 - the load has no event for it
         await asyncio.sleep(0.1)

@@ -44,45 +44,45 @@ class CapacityGate:
         """The stage whose instances exist; None without any."""
         return self._filled
 
-    def fill(self, asked: AnyStage) -> None:
+    def fill(self, spec: AnyStage) -> None:
         """Note that the things of this stage take up room from now on."""
-        self._filled = asked
+        self._filled = spec
 
     def empty(self) -> None:
         """Note that all things were removed."""
         self._filled = None
 
-    def has_more_than(self, asked: AnyStage) -> bool:
+    def has_more_than(self, spec: AnyStage) -> bool:
         """Return whether things have to be removed for this stage because the previous one had more."""
-        return self._filled is not None and self._own.plan.removes(self._filled, asked)
+        return self._filled is not None and self._own.plan.removes(self._filled, spec)
 
-    async def make(self, asked: AnyStage, place: str) -> None:
+    async def make(self, spec: AnyStage, place: str) -> None:
         """Start the lab members that a stage needs; raises UserError if the stage does not fit.
 
         `place` is the plan's field that has the stage.
         """
         # Only a spawn stage asks for members, or is known to a target's room.
-        if not isinstance(asked, SpawnStage):
+        if not isinstance(spec, SpawnStage):
             return
         unless_asked = self._interruption.unless_asked
-        await unless_asked(self._faults.start_members(asked.members or 0))
+        await unless_asked(self._faults.start_members(spec.members or 0))
         if not self._force:
-            await unless_asked(self._check(asked, place))
+            await unless_asked(self._check(spec, place))
 
-    async def look(self, asked: AnyStage, stage: int, place: str) -> str:
+    async def look(self, spec: AnyStage, stage: int, place: str) -> str:
         """Make room for the stage with this number; returns why it cannot begin, or an empty text."""
         try:
-            await self.make(asked, place)
+            await self.make(spec, place)
         except UserError as refused:
             return f"stage {stage} was not begun: {refused}"
         except TargetError as problem:  # the target fails, and the stage will show that
             self._record.event("room-unknown", stage=stage, problem=str(problem))
         return ""
 
-    async def _check(self, asked: SpawnStage, place: str) -> None:
+    async def _check(self, spec: SpawnStage, place: str) -> None:
         try:
             there = self._filled.size if self._filled is not None else 0
-            await self._target.check_room(self._made.entries[0], self._own.plan, asked, there)
+            await self._target.check_room(self._made.entries[0], self._own.plan, spec, there)
         except UserError as refused:
             if refused.field.startswith("target."):
                 raise

@@ -40,26 +40,26 @@ class LowerLoads:
 
     def goes_down(self, load: float) -> bool:
         """Return whether things are removed for a load."""
-        return self._room.has_more_than(self._asked(load))
+        return self._room.has_more_than(self._spec(load))
 
     async def look(self, load: float, number: int) -> str:
         """Return why the stage of this number has no room for a load; empty if it has, or if the load goes down."""
-        return "" if self.goes_down(load) else await self._room.look(self._asked(load), number, "after")
+        return "" if self.goes_down(load) else await self._room.look(self._spec(load), number, "after")
 
     async def bring_up(self, number: int, load: float) -> str:
         """Change from the previous load to this one; returns why that failed, or an empty text."""
-        asked, began = self._asked(load), self._record.now()
+        spec, began = self._spec(load), self._record.now()
         goes_down = self.goes_down(load)
         size = self._own.probe(load)[1]
-        await self._stages.bring_up(number, "recover", size, asked, asked.over, None)
+        await self._stages.bring_up(number, "recover", size, spec, spec.over, None)
         return self._left(began) if goes_down else ""
 
-    def _asked(self, load: float) -> AnyStage:
-        asked, before = self._own.probe(load)[0], self._room.filled
+    def _spec(self, load: float) -> AnyStage:
+        spec, before = self._own.probe(load)[0], self._room.filled
         if before is None or not self._own.whole.accumulates:
-            return asked
+            return spec
         # A unit without a share of this load keeps what it has.
-        return asked.on_top(before) if asked.size else before
+        return spec.on_top(before) if spec.size else before
 
     def _left(self, began: float) -> str:
         """Return what remains of the previous load; empty if nothing does."""

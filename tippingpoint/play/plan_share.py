@@ -27,7 +27,7 @@ class PlanShare:
         """Return our load in a listed stage (from 1)."""
         return size_of(self.whole, self.plan, stage)
 
-    def asked(self, stage: int) -> AnyStage:
+    def spec(self, stage: int) -> AnyStage:
         """Return our part of a listed stage (from 1)."""
         return self.plan.stages[stage - 1]
 

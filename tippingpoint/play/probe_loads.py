@@ -15,9 +15,9 @@ _CALM = 1.0
 """How old, in seconds, an operation may be in a steady load, if the plan has no limit on latency."""
 
 
-def round_of(plan: SearchPlan, asked: AnyStage) -> float:
+def round_of(plan: SearchPlan, spec: AnyStage) -> float:
     """Return the seconds in which every lease is renewed once; 0 if nothing is renewed."""
-    held, every = plan.leases(asked) or (0, 0.0)
+    held, every = plan.leases(spec) or (0, 0.0)
     return every if held else 0.0
 
 
@@ -42,33 +42,33 @@ class ProbeLoads:
         await self._pool.ask(Paused, lambda _: Pause())
         self._on = None
 
-    async def prepare(self, asked: AnyStage, number: int, *, fresh: bool) -> str:
+    async def prepare(self, spec: AnyStage, number: int, *, fresh: bool) -> str:
         """Prepare a load, and empty the target before a fresh one; returns why there is no room, or an empty text."""
         if fresh:
             await self.stop()
-        await self._pool.prepare([asked], fresh=fresh)
+        await self._pool.prepare([spec], fresh=fresh)
         if fresh:
             self._room.empty()
-        return await self._room.look(asked, number, "find")
+        return await self._room.look(spec, number, "find")
 
     async def bring_up(
-        self, number: int, load: float, size: float, asked: AnyStage, until: asyncio.Event | None = None
+        self, number: int, load: float, size: float, spec: AnyStage, until: asyncio.Event | None = None
     ) -> None:
         """Change from the previous load, or from nothing, to this one. The event `until` ends the wait for it.
 
-        `asked` and `size` are this machine's share of `load`.
+        `spec` and `size` are this machine's share of `load`.
         """
-        over = self._over(load, asked)
-        await self._stages.bring_up(number, "find", size, asked, over, None, calm=self._calm, until=until)
+        over = self._over(load, spec)
+        await self._stages.bring_up(number, "find", size, spec, over, None, calm=self._calm, until=until)
         self._on = load
 
-    def _over(self, load: float, asked: AnyStage) -> float:
+    def _over(self, load: float, spec: AnyStage) -> float:
         """Return the seconds over which the load changes: new load arrives as fast as it would from nothing.
 
         Renewals follow claims, so those of a small change are spread over a whole round of renewals too.
         """
         change = 1.0 if self._on is None else abs(load - self._on) / load
-        return min(asked.over, max(asked.over * change, round_of(self._plan, asked)))
+        return min(spec.over, max(spec.over * change, round_of(self._plan, spec)))
 
     @property
     def _calm(self) -> float:

@@ -206,7 +206,7 @@ class Runner:
         """Take our part of the plan, and count the things that a resumed run already has."""
         self._own.take(self._own.share)
         if self._takes_up is not None and self._takes_up.entry is not None:
-            self._room.fill(self._own.asked(self._takes_up.stage))
+            self._room.fill(self._own.spec(self._takes_up.stage))
 
     def _open_record(self, places: Places | None) -> None:
         """Make the run's directory, with the manifest."""
@@ -269,7 +269,7 @@ class Runner:
         """The first stage, and the plan's field that has it."""
         if self._plan.find is not None:
             return self._own.probe(self._plan.find.start)[0], "find"
-        return self._own.asked(self._first), f"stages.{self._first - 1}"
+        return self._own.spec(self._first), f"stages.{self._first - 1}"
 
     async def _load_target(self) -> None:
         """Play the turns of the run: a search's or the listed stages, and lower loads after them."""

@@ -98,8 +98,8 @@ class SearchTurns(Turns):
 
     async def _prepare(self, turn: Turn) -> str:
         assert turn.load is not None
-        asked = self._own.probe(turn.load)[0]
-        return await self._loads.prepare(asked, turn.number, fresh=turn.fresh or self._loads.is_empty)
+        spec = self._own.probe(turn.load)[0]
+        return await self._loads.prepare(spec, turn.number, fresh=turn.fresh or self._loads.is_empty)
 
     def begins_after(self, turn: Turn) -> float:
         """Return how many seconds after a turn begins our part of it begins."""
@@ -109,14 +109,14 @@ class SearchTurns(Turns):
     async def bring_up(self, turn: Turn) -> bool:
         """Bring our share up from the load before, or from nothing; returns whether there is something to hold."""
         assert turn.load is not None
-        asked, size, _ = self._own.probe(turn.load)
+        spec, size, _ = self._own.probe(turn.load)
         load, began = self._plan.load_at(turn.load), self._record.now()
         self._own.of_load = fraction_of(size, load, turn)
         self._warning = warning = EarlyWarning(self._plan.thresholds if self._conductor.alone else (), began)
         self._so_far = LiveStage(turn.number, size, "find", began)
         if self._figures is not None:
             self._watch = asyncio.create_task(self._figures.watch(self._record, lambda: began, warning.alarm))
-        await self._loads.bring_up(turn.number, load, size, asked, until=warning.missed)
+        await self._loads.bring_up(turn.number, load, size, spec, until=warning.missed)
         return not warning.missed.is_set()
 
     async def _hold(self, turn: Turn) -> Turn | None:

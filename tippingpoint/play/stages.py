@@ -68,7 +68,7 @@ class Stages:
         if self._on is None:
             return None
         plan = self._own.whole
-        goal, things = plan.goal(self._on.asked) or (round(self._on.size), plan.load_unit)
+        goal, things = plan.goal(self._on.spec) or (round(self._on.size), plan.load_unit)
         return StageProgress(
             elapsed=self._record.now(),
             stage=self._on.number,
@@ -106,7 +106,7 @@ class Stages:
         number: int,
         kind: StageKind,
         size: float,
-        asked: AnyStage,
+        spec: AnyStage,
         over: float,
         listed: int | None,
         *,
@@ -119,8 +119,8 @@ class Stages:
         no operation is older than `calm` seconds, or the oldest has stopped getting younger (steadiness.py). The event
         `until` ends the wait.
         """
-        removing = kind == "destroy" or self._room.has_more_than(asked)
-        await self._begin(number, kind, size, asked, over, listed)
+        removing = kind == "destroy" or self._room.has_more_than(spec)
+        await self._begin(number, kind, size, spec, over, listed)
         plan = self._own.whole
         patience = plan.patience
         begun = self._record.now()
@@ -165,21 +165,21 @@ class Stages:
             await self._pool.wait(self.hold_left)
 
     async def _begin(
-        self, number: int, kind: StageKind, size: float, asked: AnyStage, over: float, listed: int | None
+        self, number: int, kind: StageKind, size: float, spec: AnyStage, over: float, listed: int | None
     ) -> None:
         self.began = self._record.now()
         if self._on is None:
             self._first_began = self.began
         self._storms = self._storms + 1 if kind == "storm" else 0
         self._hold_ends = None
-        self._room.fill(asked)
+        self._room.fill(spec)
         order = StageOrder(
-            number=number, size=size, kind=kind, asked=asked, over=over, share=(0, 1), listed=listed
+            number=number, size=size, kind=kind, spec=spec, over=over, share=(0, 1), listed=listed
         )
         self._on = order
         await self._pool.ask(Begun, lambda share: order.model_copy(update={"share": share}))
         if not self._own.whole.is_held:
-            self._profile(over + asked.hold)
+            self._profile(over + spec.hold)
 
     def _profile(self, lasts: float) -> None:
         if self.profiler is not None and self._on is not None and self._on.kind in _STEPS:

@@ -146,7 +146,7 @@ class Turns:
         """Make room for our share of a turn; returns why it cannot begin, or an empty text."""
         if turn.kind == "storm" or (self._conductor.alone and not self._stages.begun):
             return ""  # there is room: the load is already applied, or the first stage has just been checked
-        return await self._room.look(self._own.asked(turn.stage), turn.stage, f"stages.{turn.stage - 1}")
+        return await self._room.look(self._own.spec(turn.stage), turn.stage, f"stages.{turn.stage - 1}")
 
     def begins_after(self, turn: Turn) -> float:
         """Return how many seconds after a turn begins our part of it begins."""
@@ -154,11 +154,11 @@ class Turns:
 
     async def bring_up(self, turn: Turn) -> bool:
         """Bring our share of a turn up, or as far up as it will get; returns whether there is something to hold."""
-        size, asked = self._own.size(turn.stage), self._own.asked(turn.stage)
-        over = 0.0 if turn.kind == "storm" else asked.over
+        size, spec = self._own.size(turn.stage), self._own.spec(turn.stage)
+        over = 0.0 if turn.kind == "storm" else spec.over
         whole = self._own.whole.loads[turn.stage - 1][1]
         self._own.of_load = fraction_of(size, whole, turn)
-        await self._stages.bring_up(turn.number, turn.kind, size, asked, over, turn.stage)
+        await self._stages.bring_up(turn.number, turn.kind, size, spec, over, turn.stage)
         return True
 
     async def _hold(self, turn: Turn) -> Turn | None:

@@ -88,7 +88,7 @@ class Target(ABC, Generic[S, E, W]):
         """
         return
 
-    async def check_room(self, entry: E, plan: Plan, asked: SpawnStage, before: int) -> None:
+    async def check_room(self, entry: E, plan: Plan, spec: SpawnStage, before: int) -> None:
         """Check that the target has room for this stage in addition to `before` things of the run.
 
         UserError says how much fits. Its field is one of the stage's (`size`), or begins with `target.`. Not needed

@@ -33,7 +33,7 @@ class StageOrder(BaseModel):
     size: int | float
     """The load of all workers together, in the plan's unit (leases, units, claims per second)."""
     kind: StageKind
-    asked: AnyStage
+    spec: AnyStage
     """The stage's own fields, for all workers together: a listed stage of this unit's part, or a probe of a search."""
     over: float
     """Seconds that new load is spread over."""

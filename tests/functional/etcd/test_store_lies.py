@@ -51,7 +51,7 @@ async def _violations(endpoint: str, lie: Lie | None) -> list[dict[str, Any]]:
         load = StoreLoad(plan, store, scope.prefix.encode(), after_prefix, Recorder(), schedule)
         await load.open()
         await load.begin_stage(
-            StageOrder(number=1, size=1, kind="ramp", asked=stage, over=0.0, share=(0, 1), listed=1)
+            StageOrder(number=1, size=1, kind="ramp", spec=stage, over=0.0, share=(0, 1), listed=1)
         )
         await _until(lambda: load.gauge.up)
 

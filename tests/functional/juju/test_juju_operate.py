@@ -91,7 +91,7 @@ class Scene:
                 {
                     "number": number,
                     "size": stage.size,
-                    "asked": stage,
+                    "spec": stage,
                     "kind": kind,
                     "over": stage.over,
                     "share": (index, len(self.loads)),

@@ -81,7 +81,7 @@ class Scene:
             order = StageOrder(
                 number=number,
                 size=stage.size,
-                asked=stage,
+                spec=stage,
                 kind="ramp",
                 over=stage.over,
                 share=(index, len(self.loads)),

@@ -38,7 +38,7 @@ COMMANDS: list[Command] = [
         number=2,
         size=2.5,
         kind="storm",
-        asked=Stage(leases=0, claims=2.5, hold=0.1),
+        spec=Stage(leases=0, claims=2.5, hold=0.1),
         over=0.0,
         share=(1, 2),
         listed=None,

@@ -91,7 +91,7 @@ class Rig:
             order = StageOrder(
                 number=listed,
                 size=asked.size,
-                asked=asked,
+                spec=asked,
                 kind="ramp",
                 over=0,
                 share=(index, len(self.loads)),

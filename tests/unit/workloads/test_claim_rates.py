@@ -14,7 +14,7 @@ LONG_S = 3600.0
 
 def asking(number: int = 1, share: tuple[int, int] = (0, 1), **fields: float) -> StageOrder:
     """The begin of a stage with these loads."""
-    return stage_order(0, number=number, share=share, asked=Stage.model_validate(fields))
+    return stage_order(0, number=number, share=share, spec=Stage.model_validate(fields))
 
 
 async def released(target: HandTarget, count: int) -> None:

@@ -128,7 +128,7 @@ async def test_one_worker_reports_the_members(index: int, members: bool) -> None
     target = ReadBack()
     rig = rig_with(target)
     await rig.load.begin_stage(
-        StageOrder(number=1, size=1, asked=Stage(leases=1), kind="ramp", over=0.0, share=(index, 2), listed=1)
+        StageOrder(number=1, size=1, spec=Stage(leases=1), kind="ramp", over=0.0, share=(index, 2), listed=1)
     )
     assert target.told == [members]
     assert [event[1:] for event in rig.load.events] == [("quorum", {"member": "a"})]

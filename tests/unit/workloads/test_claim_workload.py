@@ -23,7 +23,7 @@ from tippingpoint.workloads.schedule import Schedule
 def stage_order(leases: int, **fields: Any) -> StageOrder:
     """The begin of a stage, of one worker if nothing else is said."""
     of_one = {"number": 1, "kind": "ramp", "over": 0.0, "share": (0, 1), "listed": 1}
-    return StageOrder.model_validate({**of_one, "size": leases, "asked": Stage(leases=leases), **fields})
+    return StageOrder.model_validate({**of_one, "size": leases, "spec": Stage(leases=leases), **fields})
 
 
 class HandTarget:
@@ -228,7 +228,7 @@ async def test_one_worker_tells_of_each_change_of_the_leader(monkeypatch: pytest
                 StageOrder(
                     number=number,
                     size=2,
-                    asked=Stage(leases=2),
+                    spec=Stage(leases=2),
                     kind="ramp",
                     over=0.0,
                     share=(worker, 2),

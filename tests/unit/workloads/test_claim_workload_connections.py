@@ -108,7 +108,7 @@ def reconnect_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def order(size: int, **fields: object) -> StageOrder:
     of_one = {"number": 1, "kind": "ramp", "over": 0, "share": (0, 1), "listed": 1}
-    return StageOrder.model_validate({**of_one, "size": size, "asked": Stage(leases=size), **fields})
+    return StageOrder.model_validate({**of_one, "size": size, "spec": Stage(leases=size), **fields})
 
 
 async def dialling(leases: int = 1, **load: Any) -> Rig:

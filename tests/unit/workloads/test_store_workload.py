@@ -48,7 +48,7 @@ class Rig:
                 number=number,
                 size=1,
                 kind=kind,
-                asked=stage,
+                spec=stage,
                 over=over,
                 share=(0, 1),
                 listed=1,

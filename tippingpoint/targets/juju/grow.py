@@ -170,12 +170,12 @@ class JujuSpawn:
     async def begin_stage(self, stage: StageOrder) -> None:
         """Bring the model to the size of the stage with this number, and observe it until the next stage begins."""
         index, workers = stage.share
-        asked = stage.asked
-        assert isinstance(asked, GrowStage)
-        self._batch = asked.batch or self._workload.batch
+        spec = stage.spec
+        assert isinstance(spec, GrowStage)
+        self._batch = spec.batch or self._workload.batch
         share = Share.among(self._stages, index, workers)
         begin = timing.monotonic()
-        self._begin(Goal.of(asked, share), stage.over, begin)
+        self._begin(Goal.of(spec, share), stage.over, begin)
         self._stage = stage.number
         if index == 0 and self._workload.observe_every:
             self._observe_at(begin + self._workload.observe_every, stage.number)

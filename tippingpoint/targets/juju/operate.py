@@ -137,7 +137,7 @@ class JujuOperate:
             self._operations.abandon()
             for model in self._models:
                 model.drop()
-        self._coming = asyncio.get_running_loop().create_task(self._bring_up(_asked(stage.asked), stage))
+        self._coming = asyncio.get_running_loop().create_task(self._bring_up(_spec_of(stage.spec), stage))
 
     def expire_calls(self) -> None:
         """Count operations older than the workload's timeout as timed out. Call this a few times a second."""
@@ -182,24 +182,24 @@ class JujuOperate:
 
     # -- models -------------------------------------------------------------------------------------
 
-    def _shapes(self, asked: AnyStage, share: tuple[int, int]) -> list[ModelShape]:
+    def _shapes(self, spec: AnyStage, share: tuple[int, int]) -> list[ModelShape]:
         """Return what is in each of this worker's models."""
         index, workers = share
-        return self._plan.shapes_of(_asked(asked))[index::workers]
+        return self._plan.shapes_of(_spec_of(spec))[index::workers]
 
-    async def _bring_up(self, asked: OperateStage, stage: StageOrder) -> None:
-        shapes = self._shapes(asked, stage.share)
+    async def _bring_up(self, spec: OperateStage, stage: StageOrder) -> None:
+        shapes = self._shapes(spec, stage.share)
         failures = 0
         while True:
             try:
                 await self._have(shapes, stage.over if not failures else 0.0)
                 await self._logged_in()
                 for model in self._models:
-                    if asked.secrets:
+                    if spec.secrets:
                         await model.share_secrets()
-                    if asked.logs:
+                    if spec.logs:
                         await model.open_sink()
-                if asked.logs:
+                if spec.logs:
                     await self._lines.open()
                 break
             except (OperationFailed, TargetError) as problem:
@@ -209,7 +209,7 @@ class JujuOperate:
         # They live as long as the stage: freeze them, so that garbage collection never stops the loop.
         gc.collect()
         gc.freeze()
-        self._begin_work(asked, *stage.share)
+        self._begin_work(spec, *stage.share)
         self._up = True
         self._coming = None
 
@@ -266,10 +266,10 @@ class JujuOperate:
 
     # -- what is done ---------------------------------------------------------------------------------
 
-    def _begin_work(self, asked: OperateStage, index: int, workers: int) -> None:
+    def _begin_work(self, spec: OperateStage, index: int, workers: int) -> None:
         """Begin everything that has a rate; each worker has its share of each rate."""
         workload = self._workload
-        every = self._plan.shapes_of(asked)
+        every = self._plan.shapes_of(spec)
         self._links = [(model, link) for model in self._models for link in model.links]
         relations = sum(len(shape.pairs) for shape in every)
         of_relations = len(self._links) / relations if relations else 0.0
@@ -277,12 +277,12 @@ class JujuOperate:
         update = workload.update_status
         now = timing.monotonic()
         for rate, send in (
-            ((asked.statuses or 0.0) * of_models, self._status),
-            ((asked.logs or 0.0) * of_models, self._log),
-            ((asked.changes or 0.0) * of_relations, self._change_settings),
-            ((asked.secrets or 0.0) * of_relations, self._change_secret),
+            ((spec.statuses or 0.0) * of_models, self._status),
+            ((spec.logs or 0.0) * of_models, self._log),
+            ((spec.changes or 0.0) * of_relations, self._change_settings),
+            ((spec.secrets or 0.0) * of_relations, self._change_secret),
             (self._wanted / update if update else 0.0, self._hook),
-            (share_of(asked.operators, index, workers) / workload.think, self._command),
+            (share_of(spec.operators, index, workers) / workload.think, self._command),
         ):
             if rate:
                 # Workers begin one after the other; otherwise all would send at the same moments.
@@ -434,6 +434,6 @@ def _units_in(shapes: Sequence[ModelShape]) -> int:
     return sum(shape.units for shape in shapes)
 
 
-def _asked(stage: AnyStage) -> OperateStage:
+def _spec_of(stage: AnyStage) -> OperateStage:
     assert isinstance(stage, OperateStage)
     return stage

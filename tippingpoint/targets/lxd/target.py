@@ -33,12 +33,12 @@ class Lxd(Target[LxdTarget, LxdEntry, LxdWorkspace]):
 
         await provision.reach(entry)
 
-    async def check_room(self, entry: LxdEntry, plan: Plan, asked: SpawnStage, before: int) -> None:
+    async def check_room(self, entry: LxdEntry, plan: Plan, spec: SpawnStage, before: int) -> None:
         from tippingpoint.targets.lxd import capacity
 
         assert isinstance(plan, SpawnPlan)
         memory = plan.workload.memory if plan.workload.until != "created" else 0
-        await capacity.check_room(entry, asked.size - before, memory, asked.members)
+        await capacity.check_room(entry, spec.size - before, memory, spec.members)
 
     async def take(self, entry: LxdEntry, plan: Plan, tell: Tell) -> LxdWorkspace:
         from tippingpoint.targets.lxd import provision

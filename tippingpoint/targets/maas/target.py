@@ -41,12 +41,12 @@ class Maas(Target[MaasTarget, MaasEntry, MaasWorkspace]):
 
             await server.reach(made, entry.target)
 
-    async def check_room(self, entry: MaasEntry, plan: Plan, asked: SpawnStage, before: int) -> None:
+    async def check_room(self, entry: MaasEntry, plan: Plan, spec: SpawnStage, before: int) -> None:
         assert isinstance(plan, SpawnPlan)
-        made, workload = entry.target.made, plan.workload.at(asked)
+        made, workload = entry.target.made, plan.workload.at(spec)
         if isinstance(made, Registered):
             return
-        machines = [entry.target.machine(n) for n in range(asked.instances) for _ in range(asked.groups)]
+        machines = [entry.target.machine(n) for n in range(spec.instances) for _ in range(spec.groups)]
         if workload.cycle:  # only those that exist at the same time
             machines, before = machines[: workload.at_once], 0
         if isinstance(made, Composed):

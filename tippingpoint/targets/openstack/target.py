@@ -42,15 +42,15 @@ class Openstack(Target[OpenstackTarget, OpenstackEntry, OpenstackWorkspace]):
 
         await provision.reach(entry)
 
-    async def check_room(self, entry: OpenstackEntry, plan: Plan, asked: SpawnStage, before: int) -> None:
+    async def check_room(self, entry: OpenstackEntry, plan: Plan, spec: SpawnStage, before: int) -> None:
         from tippingpoint.targets.openstack import capacity
 
         assert isinstance(plan, SpawnPlan)
-        workload = plan.workload.at(asked)
-        adds = asked.size - before
+        workload = plan.workload.at(spec)
+        adds = spec.size - before
         if workload.cycle:  # only those that exist at the same time
-            adds, before = min(asked.size, workload.at_once or 1), 0
-        await capacity.check_room(entry, adds, asked.members, before)
+            adds, before = min(spec.size, workload.at_once or 1), 0
+        await capacity.check_room(entry, adds, spec.members, before)
 
     async def take(self, entry: OpenstackEntry, plan: Plan, tell: Tell) -> OpenstackWorkspace:
         from tippingpoint.targets.openstack import provision

@@ -200,10 +200,10 @@ class CtsLoad:
         return tests
 
     async def _play(self, stage: StageOrder, tests: list[CtsTest]) -> None:
-        problem, asked = "", stage.asked
-        assert isinstance(asked, CtsStage)
+        problem, spec = "", stage.spec
+        assert isinstance(spec, CtsStage)
         try:
-            await self._set_up(asked.nodes)
+            await self._set_up(spec.nodes)
         except (Failed, OperationFailed, UserError, TimeoutError) as failed:
             problem = f"not begun: {failed or 'the cluster was not whole in time'}"
         self._schedule.clear()

@@ -177,7 +177,7 @@ class ClaimLoad:
             await self._clear(progress)
         if self._connections is not None:
             most = max(
-                (self._asked_of(stage).held(self._workload.renew_time) for stage in order.stages), default=0
+                (self._spec_of(stage).held(self._workload.renew_time) for stage in order.stages), default=0
             )
             leases = _share(most, order.share)
             await self._connections.prepare(leases, self._workload.units, progress)
@@ -186,21 +186,21 @@ class ClaimLoad:
         """Do nothing: each stage states how much load it has."""
 
     @staticmethod
-    def _asked_of(stage: AnyStage) -> Stage:
+    def _spec_of(stage: AnyStage) -> Stage:
         assert isinstance(stage, Stage)
         return stage
 
     async def begin_stage(self, stage: StageOrder) -> None:
         """Bring up the stage's leases; a storm abandons the present ones first, and claims all at once."""
-        asked = self._asked_of(stage.asked)
+        spec = self._spec_of(stage.spec)
         if stage.kind == "storm":
             await self._abandon()
         if self._stopped:
             self._release_brief()
-        self._renew_every(asked.renewed_every(self._workload.renew_time))
-        held = asked.held(self._workload.renew_time)
+        self._renew_every(spec.renewed_every(self._workload.renew_time))
+        held = spec.held(self._workload.renew_time)
         self.set_leases(set(_share(held, stage.share)), stage.over)
-        self._churn.begin(asked.claims, stage.share, timing.monotonic())
+        self._churn.begin(spec.claims, stage.share, timing.monotonic())
         if isinstance(self._target, Noticing):
             self._target.notice(self._happened, stage.share[0] == 0)
         if stage.share[0] == 0 and isinstance(self._target, Led) and self._following is None:

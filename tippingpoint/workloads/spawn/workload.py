@@ -167,9 +167,9 @@ class SpawnLoad:
 
     async def begin_stage(self, stage: StageOrder) -> None:
         """Bring the worker's groups to what the stage asks for; this begins with a list of each group."""
-        assert isinstance(stage.asked, SpawnStage)
+        assert isinstance(stage.spec, SpawnStage)
         now = timing.monotonic()
-        self._begin(stage.asked, self._workload.at(stage.asked), stage.share, now)
+        self._begin(stage.spec, self._workload.at(stage.spec), stage.share, now)
         if stage.share[0] == 0:
             self._observer.begin(now)
 
@@ -188,17 +188,17 @@ class SpawnLoad:
         if left:
             raise OperationFailed(f"{left} instances of the previous load could not be removed")
 
-    def _begin(self, asked: SpawnStage, paced: SpawnWorkload, share: tuple[int, int], now: float) -> None:
+    def _begin(self, spec: SpawnStage, paced: SpawnWorkload, share: tuple[int, int], now: float) -> None:
         self._schedule.clear()
         self._stopped = False
         self._owns = Ownership.among(self._plan.shared_by, *share)
         groups = self._owns.groups(self._most_groups)
         self._leave(self._awaiting.keys() - set(groups))
-        self._fill.begin(Goal.of(asked, self._workload.until, cycle=self._workload.cycle), groups)
-        self._pace = Pace.of(paced, self._owns, self._changes(asked))
+        self._fill.begin(Goal.of(spec, self._workload.until, cycle=self._workload.cycle), groups)
+        self._pace = Pace.of(paced, self._owns, self._changes(spec))
         self._turns.begin(self._pace, now)
         self._probe_turns.begin(self._pace.of_probes, now)
-        self._before = asked
+        self._before = spec
         self._landed.clear()
         self._told_landed = 0
         self._retries.clear()
@@ -319,11 +319,11 @@ class SpawnLoad:
             if group in self._polls:
                 self._polls[group].halt()
 
-    def _changes(self, asked: SpawnStage) -> list[int]:
+    def _changes(self, spec: SpawnStage) -> list[int]:
         """Return how many things are made or removed in each group according to the plan; if there are none, how many
         may need a repair."""
         before = self._before
-        wanted = [asked.instances * (group < asked.groups) for group in range(self._most_groups)]
+        wanted = [spec.instances * (group < spec.groups) for group in range(self._most_groups)]
         changes = [
             abs(count - before.instances * (group < before.groups)) for group, count in enumerate(wanted)
         ]

@@ -154,14 +154,14 @@ class StoreLoad:
         self._follow(order.share)
         if order.fresh:
             await self._clear()
-        keys = [share_of(_asked(stage).keys, *order.share) for stage in order.stages]
-        self._size(_asked(order.stages[0]))
+        keys = [share_of(_spec_of(stage).keys, *order.share) for stage in order.stages]
+        self._size(_spec_of(order.stages[0]))
         if keys and min(keys) > len(self._keys):
             await self._fill(min(keys), progress)
 
     async def begin_stage(self, stage: StageOrder) -> None:
         """Bring up the stage's keys and watchers, and send its operations from then on."""
-        asked = _asked(stage.asked)
+        spec = _spec_of(stage.spec)
         self._follow(stage.share)
         self._stopped = False
         self._round += 1
@@ -171,12 +171,12 @@ class StoreLoad:
             await self._target.drop()
             if self._lease_watch is not None:
                 self._lease_watch.open()
-        self._size(asked)
-        if self._lease_watch is None and (asked.expiring or self._workload.mix.get("lease-grant")):
+        self._size(spec)
+        if self._lease_watch is None and (spec.expiring or self._workload.mix.get("lease-grant")):
             self._lease_watch = LeaseWatch(self._target, self._own + b"leased/", self._leased_key_gone)
             self._lease_watch.open()
-        self._wanted = share_of(asked.watchers, *stage.share)
-        self._coming = self._loop.create_task(self._bring_up(asked, stage))
+        self._wanted = share_of(spec.watchers, *stage.share)
+        self._coming = self._loop.create_task(self._bring_up(spec, stage))
 
     def expire_calls(self) -> None:
         """Cancel operations older than the workload's timeout, and check for events and deletions that did not
@@ -240,8 +240,8 @@ class StoreLoad:
         self._keys.prefixes = prefixes
         self._watchers.follow(self._ranges)
 
-    def _size(self, asked: StoreStage) -> None:
-        median, workload = asked.bytes or self._workload.bytes, self._workload
+    def _size(self, spec: StoreStage) -> None:
+        median, workload = spec.bytes or self._workload.bytes, self._workload
         if median == self._bytes:
             return
         self._bytes = median
@@ -249,10 +249,10 @@ class StoreLoad:
         scaled = round(p99 * median / workload.bytes) if p99 is not None else None
         self._values = Values(median, scaled, self._chance)
 
-    async def _bring_up(self, asked: StoreStage, stage: StageOrder) -> None:
+    async def _bring_up(self, spec: StoreStage, stage: StageOrder) -> None:
         index, workers = stage.share
         failures = 0
-        while len(self._keys) != (wanted := share_of(asked.keys, index, workers)):
+        while len(self._keys) != (wanted := share_of(spec.keys, index, workers)):
             try:
                 await self._fill(wanted)
             except OperationFailed as problem:
@@ -266,7 +266,7 @@ class StoreLoad:
         if stage.kind == "storm":
             self._watchers.all_anew()
         self._watchers.set(self._wanted, stage.over)
-        for rate, send in ((asked.operations, self._any), (asked.expiring, self._lease)):
+        for rate, send in ((spec.operations, self._any), (spec.expiring, self._lease)):
             if rate:
                 self._schedule.at(now + index / rate, partial(self._next, self._round, workers / rate, send))
         self._coming = None
@@ -645,6 +645,6 @@ class _Tasks:
             raise problem
 
 
-def _asked(stage: AnyStage) -> StoreStage:
+def _spec_of(stage: AnyStage) -> StoreStage:
     assert isinstance(stage, StoreStage)
     return stage
