@@ -1,6 +1,6 @@
 """What keys of etcd cost the generator, beside etcd's own `benchmark` and grpc.aio: CPU of a put, a get and an event.
 
-    .venv/bin/python tests/benchmarks/bench_store.py [--peer PATH] [--part puts,gets,events,memory,stall]
+    .venv/bin/python tests/benchmarks/bench_store.py [--peer PATH] [--part PARTS]
 
 PATH is etcd's `benchmark` (tools/benchmark of go.etcd.io/etcd/v3), built elsewhere. All sides load the same private
 etcd in turns, at one rate over one connection. Ours is the whole load of a worker, with its records and checks. CPU is
@@ -9,6 +9,7 @@ out.
 
 - events: so many watchers of one prefix, and so many puts a second; CPU for each event that reaches a watcher
 - memory: a process with 10,000 watchers
+- blocked: puts that wait for the windows of a server that grants none; it needs no etcd
 - stall: all members stand still for five seconds under 500 puts a second; what each side says its p99 is
 """
 
@@ -212,6 +213,35 @@ def events(lab: EtcdLab, peer: Path | None, seconds: int) -> None:
         )
 
 
+class _Nowhere(asyncio.Transport):
+    """A socket whose other side never answers."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return False
+
+
+def blocked() -> None:
+    """CPU of a put that is sent while others wait for a window, by how many are sent."""
+    from tippingpoint.targets.etcd.http2 import Connection, Stream
+
+    async def wait(count: int) -> float:
+        connection = Connection(asyncio.get_running_loop(), lambda *_: None)
+        connection.connection_made(_Nowhere())
+        before = cpu_seconds()
+        for _ in range(count):
+            connection.open(Stream(), b"\x88", b"x" * _BYTES, end=True)
+            await asyncio.sleep(0)
+        return cpu_seconds() - before
+
+    for count in (1000, 8000):
+        print(
+            f"{count} puts that wait for a window: {1e6 * asyncio.run(wait(count)) / count:.1f} us of CPU each"
+        )
+
+
 def stall(peer: Path | None) -> None:
     """All members stand still: what a client says of it."""
     print(f"three members stand still for {_STALL_S:g} s under 500 puts/s for 20 s:")
@@ -257,22 +287,7 @@ def stall(peer: Path | None) -> None:
         print(f"  benchmark  {'; '.join(wanted)}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--peer", type=Path, help="etcd's own `benchmark`")
-    parser.add_argument("--rate", type=int, default=1000)
-    parser.add_argument("--seconds", type=int, default=10)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--watchers", type=int, default=10_000, help="of memory")
-    parser.add_argument("--part", default="puts,gets,events,memory,stall")
-    parser.add_argument("--child", nargs=6, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.child:
-        child(options.child)
-        return
-    parts = options.part.split(",")
+def of_one_member(options: argparse.Namespace, parts: list[str]) -> None:
     with EtcdLab(members=1) as lab:
         for part, operation in (("puts", "put"), ("gets", "get")):
             if part in parts:
@@ -284,6 +299,28 @@ def main() -> None:
             print(
                 f"{options.watchers:,} watchers in one process: {found['mb']:.0f} MB, {found['events']:,} events"
             )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--peer", type=Path, help="etcd's own `benchmark`")
+    parser.add_argument("--rate", type=int, default=1000)
+    parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--watchers", type=int, default=10_000, help="of memory")
+    parser.add_argument("--part", default="puts,gets,events,memory,blocked,stall")
+    parser.add_argument("--child", nargs=6, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        child(options.child)
+        return
+    parts = options.part.split(",")
+    if "blocked" in parts:
+        blocked()
+    if {"puts", "gets", "events", "memory"} & set(parts):
+        of_one_member(options, parts)
     if "stall" in parts:
         stall(options.peer)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import cast
 
@@ -83,7 +83,7 @@ class ProtocolError(Exception):
         super().__init__(message)
 
 
-def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+def frame(kind: int, flags: int, stream: int, payload: bytes | memoryview = b"") -> bytes:
     """Return one frame as it is sent."""
     length = len(payload)
     return _FRAME.pack(length >> 8, length & 0xFF, kind, flags, stream) + payload
@@ -120,7 +120,7 @@ class Stream:
         self.connection: Connection | None = None
         self.id = 0
         self.block = b""
-        self.pending: list[bytes] = []
+        self.pending: list[bytes | memoryview] = []
         self.ending = False
         self.held = 0  # bytes of an unfinished message, by Connection.hold
         self.window = 0  # what the peer granted beyond its initial window, less what was sent
@@ -197,7 +197,8 @@ class Connection(asyncio.Protocol):
         self._stream_window = DEFAULT_WINDOW
         self._frame_limit = MAX_FRAME
         self._out: list[bytes] = []
-        self._writers: list[Stream] = []
+        self._writers: OrderedDict[Stream, None] = OrderedDict()
+        self._blocked: dict[Stream, None] = {}  # whose own window is used up
         self._flush_due = False
 
     # --- what the owner calls
@@ -421,6 +422,8 @@ class Connection(asyncio.Protocol):
                 if value > MAX_WINDOW:
                     raise ProtocolError("initial window too large", FLOW_CONTROL_ERROR)
                 self._stream_window = value
+                self._writers.update(self._blocked)
+                self._blocked.clear()
             elif name == _MAX_FRAME_SIZE:
                 if not MAX_FRAME <= value < 1 << 24:
                     raise ProtocolError("maximum frame size out of range")
@@ -450,6 +453,9 @@ class Connection(asyncio.Protocol):
                 self._write(frame(RST_STREAM, 0, stream_id, _WORD.pack(FLOW_CONTROL_ERROR)))
                 self._end(stream, StreamError("bad stream window", FLOW_CONTROL_ERROR))
                 return
+            if stream in self._blocked:
+                del self._blocked[stream]
+                self._writers[stream] = None
         if self._writers:
             self._schedule()
 
@@ -509,7 +515,7 @@ class Connection(asyncio.Protocol):
                 rest = rest[self._frame_limit :]
             self._write(frame(CONTINUATION, END_HEADERS, number, rest))
         if stream.pending:
-            self._writers.append(stream)
+            self._writers[stream] = None
         if self._next_id > MAX_STREAM_ID:
             self._retire("all stream numbers are used")
 
@@ -534,6 +540,8 @@ class Connection(asyncio.Protocol):
     def _forget(self, stream: Stream) -> None:
         stream.connection = None
         stream.pending.clear()
+        self._writers.pop(stream, None)
+        self._blocked.pop(stream, None)
         self._held -= stream.held
         stream.held = 0
         self._streams.pop(stream.id, None)
@@ -550,7 +558,7 @@ class Connection(asyncio.Protocol):
 
     def has_output(self, stream: Stream) -> None:
         """Note that a stream of this connection has something to send; called by `Stream`."""
-        self._writers.append(stream)
+        self._writers[stream] = None
         self._schedule()
 
     def _schedule(self) -> None:
@@ -563,23 +571,22 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if self._paused or transport is None or transport.is_closing():
             return
-        if self._writers:
-            self._writers = [stream for stream in self._writers if self._emit(stream)]
+        while self._writers and self._window > 0:
+            self._emit(self._writers.popitem(last=False)[0])
         if self._out:
             transport.write(b"".join(self._out))
             self._out.clear()
             self._replies = 0
 
-    def _emit(self, stream: Stream) -> bool:
-        """Write as much of a stream's pending body as the windows allow; returns whether some is left."""
+    def _emit(self, stream: Stream) -> None:
+        """Write as much of a stream's pending body as the windows allow; the rest waits for the window that is used
+        up."""
         pending = stream.pending
-        if stream.connection is not self or not pending:
-            return False
-        if self._window <= 0 and (len(pending) > 1 or pending[0]):
-            return True
         body = pending[0] if len(pending) == 1 else b"".join(pending)
+        pending.clear()
         size, sent = len(body), 0
-        limit = min(size, stream.window + self._stream_window, self._window)
+        own = stream.window + self._stream_window
+        limit = min(size, own, self._window)
         if self._noise:
             self._noise = max(0, self._noise - _CREDIT)
         while sent < limit:
@@ -591,11 +598,14 @@ class Connection(asyncio.Protocol):
             self._out.append(frame(DATA, END_STREAM, stream.id))
         stream.window -= sent
         self._window -= sent
-        pending.clear()
         if sent == size:
-            return False
-        pending.append(body[sent:])
-        return True
+            return
+        pending.append(memoryview(body)[sent:])
+        if sent < own:
+            self._writers[stream] = None
+            self._writers.move_to_end(stream, last=False)
+        else:
+            self._blocked[stream] = None
 
     # --- the end of the connection
 
@@ -652,6 +662,7 @@ class Connection(asyncio.Protocol):
         self._streams.clear()
         self._queue.clear()
         self._writers.clear()
+        self._blocked.clear()
         self._out.clear()
         if first:
             self._on_down(reason, cause)

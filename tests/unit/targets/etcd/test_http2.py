@@ -333,6 +333,27 @@ async def test_a_body_waits_for_both_windows() -> None:
         assert stream.active
 
 
+async def test_a_stream_without_a_window_holds_nobody_up() -> None:
+    async with connected() as server:
+        # given one stream that used up its own window, and three that wait for the connection's
+        server.says(frame(http2.WINDOW_UPDATE, 0, 0, (10_000).to_bytes(4, "big")))
+        opened(server, body=b"a" * (http2.DEFAULT_WINDOW + 1), end=True)
+        opened(server, body=b"b" * 10_000, end=True)
+        waiting = [opened(server, body=letter, end=True) for letter in (b"c", b"d", b"e")]
+        await turn()
+        assert server.wire.sent(http2.DATA, 3) == [b"b" * 10_000]
+        assert server.wire.sent(http2.DATA, 5) == []
+        # when one of these is no longer wanted, and the connection's window opens
+        waiting[1].cancel()
+        server.says(frame(http2.WINDOW_UPDATE, 0, 0, (100).to_bytes(4, "big")))
+        await turn()
+        # then the others leave, and the first one once its own window is larger
+        assert server.wire.sent(http2.DATA)[-2:] == [b"c", b"e"]
+        server.says(server.settings(initial_window=http2.DEFAULT_WINDOW + 1))
+        await turn()
+        assert server.wire.sent(http2.DATA, 1)[-1] == b"a"
+
+
 async def test_streams_beyond_the_servers_limit_wait_their_turn() -> None:
     async with connected() as server:
         server.says(server.settings(max_streams=2))
