@@ -445,11 +445,9 @@ class TestSearch:
         agent.answers["word"] = lambda _: {"word": word, "result": None, "report": report}
 
     def judged_as(self, agent: ScriptedAgent, following: NextLoad) -> None:
-        """Our agent wants the reports first, and knows what follows once it has them."""
+        """Our agent knows what follows."""
         told = following.model_dump(mode="json", exclude_none=True)
-        agent.answers["judge"] = lambda request: (
-            {"next": None, "wanted": True} if "reports" not in request else {"next": told, "wanted": False}
-        )
+        agent.answers["judge"] = lambda _: {"next": told}
 
     def test_what_the_agent_measured_of_a_load_is_published_at_once(
         self, unit: Unit, agent: ScriptedAgent
@@ -501,15 +499,14 @@ class TestSearch:
         # when the other one has, too
         state = with_peer(state, 1, **self.of_peer(unit, run))
         out = unit.run(unit.on.relation_changed(units_of(state), remote_unit=1), state)
-        # then the agent is given the reports and words of both, once it wants them
-        first, second = agent.requests("judge")
-        assert "reports" not in first
-        assert {name: report["digest"] for name, report in second["reports"].items()} == {
+        # then the agent is given the reports and words of both
+        (asked,) = agent.requests("judge")
+        assert {name: report["digest"] for name, report in asked["reports"].items()} == {
             OURS: OURS,
             FIRST: FIRST,
         }
-        assert {*second["words"]} == {OURS, FIRST}
-        assert SharedRun.model_validate(second["shared"]).turns == run.turns
+        assert {*asked["words"]} == {OURS, FIRST}
+        assert SharedRun.model_validate(asked["shared"]).turns == run.turns
         # and what it says is next is the next turn of all units
         found = run_in(out)
         assert found is not None
@@ -524,7 +521,7 @@ class TestSearch:
     def test_while_the_agent_judges_nothing_is_named(self, unit: Unit, agent: ScriptedAgent) -> None:
         run = self.held([OURS, FIRST])
         self.held_by(agent, run)
-        agent.answers["judge"] = lambda _: {"next": None, "wanted": False}
+        agent.answers["judge"] = lambda _: {"next": None}
         state = state_of(unit, run=run, peers={1: self.of_peer(unit, run)})
         assert run_in(unit.agent_changed(state)) == run
 

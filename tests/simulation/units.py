@@ -296,27 +296,23 @@ class Unit:
     async def _following(
         self, run: SharedRun, after: int, words: dict[str, UnitWord | None], report: Any
     ) -> NextLoad | None:
-        asked: dict[str, Any] = {"shared": run.model_dump(mode="json", exclude_none=True), "after": after}
+        sharing = run.turns[-1].sharing(run.units) if run.turns else []
+        found = {unit: read_report(self._model.bags.get(unit, {}).get("probe")) for unit in sharing}
+        reports = {unit: each.model_dump(mode="json") for unit, each in found.items() if each is not None}
+        if report is not None:
+            reports[self.name] = report
         try:
-            answer = await self.ask("judge", **asked)
-            if answer.get("wanted"):
-                sharing = run.turns[-1].sharing(run.units) if run.turns else []
-                found = {unit: read_report(self._model.bags.get(unit, {}).get("probe")) for unit in sharing}
-                reports = {
-                    unit: each.model_dump(mode="json") for unit, each in found.items() if each is not None
-                }
-                if report is not None:
-                    reports[self.name] = report
-                answer = await self.ask(
-                    "judge",
-                    **asked,
-                    words={
-                        unit: word.model_dump(mode="json", exclude_none=True)
-                        for unit, word in words.items()
-                        if word is not None and word.run == run.id
-                    },
-                    reports=reports,
-                )
+            answer = await self.ask(
+                "judge",
+                shared=run.model_dump(mode="json", exclude_none=True),
+                after=after,
+                words={
+                    unit: word.model_dump(mode="json", exclude_none=True)
+                    for unit, word in words.items()
+                    if word is not None and word.run == run.id
+                },
+                reports=reports,
+            )
             return None if answer.get("next") is None else NextLoad.model_validate(answer["next"])
         except AgentAway:
             return None

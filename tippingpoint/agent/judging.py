@@ -28,16 +28,14 @@ class Judging:
         run: SharedRun,
         after: int,
         words: Mapping[str, UnitWord],
-        reports: Mapping[str, ProbeReport] | None,
-    ) -> tuple[NextLoad | None, bool]:
-        """Return what follows a turn, if that is known; and whether the reports on the turn are needed first."""
+        reports: Mapping[str, ProbeReport],
+    ) -> NextLoad | None:
+        """Return what follows a turn; None while that is being judged."""
         key = (run.id, after, tuple(run.missing))
         if key != self._key or self._task is None:
-            if reports is None:
-                return None, True
             self._key = key
             self._task = asyncio.create_task(self._judge(run, after, words, reports))
-        return (self._task.result() if self._task.done() else None), False
+        return self._task.result() if self._task.done() else None
 
     async def close(self) -> None:
         """Give up."""

@@ -80,15 +80,14 @@ class Word(_Request):
 class Judge(_Request):
     """Return what follows the turn `after` of a search that units share (conduct/search_messages.py: NextLoad).
 
-    `next` is null while it is not known yet: the charm is woken when it is. `wanted` means that the reports of the
-    units are needed first, in a repetition of this request.
+    `next` is null while it is not known yet: the charm is woken when it is, and repeats the request.
     """
 
     do: Literal["judge"]
     shared: SharedRun
     after: Annotated[int, Field(ge=0)]
-    words: dict[Unit, UnitWord | None] = {}
-    reports: dict[Unit, ProbeReport] | None = None
+    words: dict[Unit, UnitWord] = {}
+    reports: dict[Unit, ProbeReport] = {}
 
 
 class Runs(_Request):

@@ -450,10 +450,8 @@ class Agent:
         return part.report.model_dump(mode="json", exclude_defaults=True)
 
     async def _judge(self, judge: requests.Judge) -> dict[str, Any]:
-        words = {unit: word for unit, word in judge.words.items() if word is not None}
-        following, wanted = self._judging.ask(judge.shared, judge.after, words, judge.reports)
-        told = None if following is None else following.model_dump(mode="json", exclude_none=True)
-        return {"next": told, "wanted": wanted}
+        following = self._judging.ask(judge.shared, judge.after, judge.words, judge.reports)
+        return {"next": None if following is None else following.model_dump(mode="json", exclude_none=True)}
 
     def _said(self) -> UnitWord | None:
         """Return this unit's word on the current run, or on another one while that is being ended."""

@@ -173,20 +173,18 @@ class Leader:
 
     def _following(self, after: int) -> NextLoad | None:
         """What follows a load of a search, as the leader's agent judges it."""
-        asked: dict[str, Any] = {
-            "shared": self.run.model_dump(mode="json", exclude_none=True),
-            "after": after,
-        }
-        answer = self.leading.ask("judge", **asked)
-        if answer["wanted"]:
-            reports = {agent.unit: agent.ask("word")["report"] for agent in self.agents}
-            words = {
+        reports = {agent.unit: agent.ask("word")["report"] for agent in self.agents}
+        answer = self.leading.ask(
+            "judge",
+            shared=self.run.model_dump(mode="json", exclude_none=True),
+            after=after,
+            words={
                 unit: word.model_dump(mode="json", exclude_none=True)
                 for unit, word in self.words.items()
                 if word
-            }
-            told = {unit: report for unit, report in reports.items() if report}
-            answer = self.leading.ask("judge", **asked, words=words, reports=told)
+            },
+            reports={unit: report for unit, report in reports.items() if report},
+        )
         return None if answer["next"] is None else NextLoad.model_validate(answer["next"])
 
     def until(self, found: Callable[[], T], within: float = WITHIN_S) -> T:

@@ -184,7 +184,7 @@ def test_two_units_share_a_search_that_the_leaders_agent_judges(etcd: EtcdLab, t
         assert nothing_left(etcd, leader.run.id)
         # and the report of the whole says so
         report = whole_report(leader, one, other)
-        assert "Holds 15 leases, the largest load that the plan allows." in report["text"]
+        assert "Passes at 15 leases, the largest load that the plan allows." in report["text"]
 
 
 def test_a_unit_whose_agent_is_restarted_in_a_search_takes_part_again(etcd: EtcdLab, tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_unit_whose_agent_is_restarted_in_a_search_takes_part_again(etcd: Etcd
         assert nothing_left(etcd, leader.run.id)
         # and the report says when it was away
         report = whole_report(leader, one, other)
-        assert "Holds 15 leases, the largest load that the plan allows." in report["text"]
+        assert "Passes at 15 leases, the largest load that the plan allows." in report["text"]
         assert "load-claimer/1 was cut, and resumed" in report["text"]
 
 

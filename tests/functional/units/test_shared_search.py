@@ -74,7 +74,7 @@ def test_units_share_each_load_of_a_search_and_come_to_one_answer(etcd: EtcdLab,
         ]
         found = found_of(whole, plan)
         assert found is not None
-        assert found.sentence.startswith("Holds 15 leases, the largest load that the plan allows. Tried in ")
+        assert found.sentence.startswith("Passes at 15 leases, the largest load that the plan allows. Tried in ")
         assert found.probes == probes
 
     play(scene)
@@ -195,6 +195,6 @@ def test_units_share_a_search_for_units_of_a_model(tmp_path: Path) -> None:
             assert (troupe.run.found.ended, troupe.run.found.low) == ("limit", 12)
             found = found_of(gathered(troupe, [*directories], tmp_path), plan)
             assert found is not None
-            assert found.sentence.startswith("Holds 12 units, the largest load that the plan allows.")
+            assert found.sentence.startswith("Passes at 12 units, the largest load that the plan allows.")
 
         play(scene)

@@ -38,26 +38,21 @@ class Desk:
     async def judged(self, run: SharedRun, after: int, reports: dict[str, ProbeReport]) -> NextLoad:
         """What follows a turn, as a charm hears it that comes back when it is woken."""
         self.told.clear()
-        following, wanted = self.judging.ask(run, after, {}, reports)
-        assert (following, wanted) == (None, False)
+        assert self.judging.ask(run, after, {}, reports) is None
         await self.told.wait()
-        following, wanted = self.judging.ask(run, after, {}, None)
-        assert not wanted
+        following = self.judging.ask(run, after, {}, reports)
         assert following is not None
         return following
 
 
 async def test_the_first_load_is_the_plans_and_is_told_once_it_is_known(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    assert desk.judging.ask(SEARCH, 0, {}, None) == (None, True)
     following = await desk.judged(SEARCH, 0, {})
     assert (following.after, following.load, following.fresh, following.hold) == (0, 10, True, 30)
     assert desk.news == 1
     # and asking again begins nothing anew
-    assert desk.judging.ask(SEARCH, 0, {}, {}) == (following, False)
+    assert desk.judging.ask(SEARCH, 0, {}, {}) == following
     assert desk.news == 1
-    # and of another turn nothing is known
-    assert desk.judging.ask(SEARCH, 1, {}, None) == (None, True)
 
 
 async def test_a_load_in_which_a_unit_was_lost_is_tried_again_whatever_was_known_before(
@@ -68,7 +63,6 @@ async def test_a_load_in_which_a_unit_was_lost_is_tried_again_whatever_was_known
     without = await desk.judged(run, 1, {})
     assert without.stop == "load-claimer/0: its figures of turn 1 are not known"
     lost = run.model_copy(update={"missing": {UNITS[1]: "the unit was removed"}})
-    assert desk.judging.ask(lost, 1, {}, None) == (None, True)
     again = await desk.judged(lost, 1, {})
     assert (again.load, again.fresh, again.probe, again.stop) == (10, True, None, "")
 

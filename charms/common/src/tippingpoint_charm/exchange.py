@@ -346,25 +346,22 @@ class Exchange(ops.Object):
 
     def _following(self, run: SharedRun, after: int, words: Mapping[str, UnitWord | None]) -> NextLoad | None:
         """Return what follows a turn of a search, from the agent; None while the agent works on it."""
-        asked: dict[str, Any] = {"shared": run.model_dump(mode="json", exclude_none=True), "after": after}
+        reports = self._peers.reports(run.turns[-1].sharing(run.units) if run.turns else [])
+        if self.report is not None:
+            reports[self._charm.unit.name] = self.report
         try:
-            answer = self._agent.ask("judge", within=HOOK_WAITS, **asked)
-            if answer.get("wanted"):
-                sharing = run.turns[-1].sharing(run.units) if run.turns else []
-                reports = self._peers.reports(sharing)
-                if self.report is not None:
-                    reports[self._charm.unit.name] = self.report
-                answer = self._agent.ask(
-                    "judge",
-                    within=HOOK_WAITS,
-                    **asked,
-                    words={
-                        unit: word.model_dump(mode="json", exclude_none=True)
-                        for unit, word in words.items()
-                        if word is not None and word.run == run.id
-                    },
-                    reports={unit: report.model_dump(mode="json") for unit, report in reports.items()},
-                )
+            answer = self._agent.ask(
+                "judge",
+                within=HOOK_WAITS,
+                shared=run.model_dump(mode="json", exclude_none=True),
+                after=after,
+                words={
+                    unit: word.model_dump(mode="json", exclude_none=True)
+                    for unit, word in words.items()
+                    if word is not None and word.run == run.id
+                },
+                reports={unit: report.model_dump(mode="json") for unit, report in reports.items()},
+            )
             return None if answer.get("next") is None else NextLoad.model_validate(answer["next"])
         except AgentAway:
             return None
