@@ -232,6 +232,12 @@ def _add_etcd(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tls", action="store_true", help="clients must present a certificate")
     parser.add_argument("--auth", action="store_true", help="clients must log in")
     parser.add_argument("--pprof", action="store_true", help="let runs take profiles of the members")
+    parser.add_argument(
+        "--feature-gates",
+        metavar="NAME=BOOL,...",
+        default="",
+        help="features of etcd 3.6 or later to switch on or off, such as FastLeaseKeepAlive=false",
+    )
     _add_release(parser, "bookworm, 3.4 or 3.6.16")
     _add_common(parser)
 

@@ -14,7 +14,8 @@ An action is complete when its answer comes: a killed member is dead, a started 
 A lab with all members on loopback cannot cut them off, and refuses `partition` and `heal`. Some labs can do more:
 
     {"do": "slow", "member": "keystone", "seconds": 2.5}  ->  {"ok": true}, and answers are late by that; 0 ends it
-    {"do": "slow-disk" | "free-disk" | "fail-fencing" | "mend-fencing", "member": "node2"}  ->  {"ok": true}, and
+    {"do": "slow-disk" | "free-disk", "member": "m1"}  ->  {"ok": true}: see slow_disk.py
+    {"do": "fail-fencing" | "mend-fencing", "member": "node2"}  ->  {"ok": true}, and
     {"do": "kill-daemon", "member": "node2", "daemon": "pacemaker-based"}  ->  {"ok": true}: see lab/pacemaker/verbs.py
     {"do": "compact" | "defrag" | "snapshot" | "move-leader" | "fill-quota" | "free-quota", "member": "m1"}
                                                           ->  {"ok": true}: see lab/etcd/upkeep.py

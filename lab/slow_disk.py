@@ -13,9 +13,21 @@ import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from lab.cgroups import Hierarchy
 from lab.control import LabError
+
+_SLOW = 2
+_MOST_WRITES = 100_000
+
+
+def writes_asked(fields: Mapping[str, Any]) -> int:
+    """Return the writes a second that a request for a slow disk asks for; LabError if it is no such number."""
+    writes = fields.get("writes_per_s", _SLOW)
+    if type(writes) is not int or not 1 <= writes <= _MOST_WRITES:
+        raise LabError(f"writes_per_s: {writes!r}", f"a whole number, 1 to {_MOST_WRITES}")
+    return writes
 
 
 def limit_writes(groups: Mapping[Hierarchy, Path], where: Path, per_second: int) -> None:

@@ -66,7 +66,8 @@ class EtcdLab:
     Three faults need root. With `cpu`, each member, or each one that it names, may use so much of a core, and runs on
     one core. With `writes`, each may make so many writes a second that it waits for. With `bits`, there is one member,
     and its answers have so many bits a second, on a line beyond its machine, or with `own_card` on its own network
-    card. With `pprof`, plans have the members profiled. The members run on the processors of `places`.
+    card. With `pprof`, plans have the members profiled. `feature_gates` is what etcd 3.6 or later takes by that name,
+    such as FastLeaseKeepAlive=false. The members run on the processors of `places`.
 
     `socket` is the control socket (see control.py). Members die with this process, even by SIGKILL. So does its
     directory, unless the caller gave one.
@@ -84,6 +85,7 @@ class EtcdLab:
         bits: int | None = None,
         own_card: bool = False,
         pprof: bool = False,
+        feature_gates: str = "",
         places: Places | None = None,
     ) -> None:
         if members < 1:
@@ -109,6 +111,7 @@ class EtcdLab:
         self._bits = bits
         self._own_card = own_card
         self._pprof = pprof
+        self._feature_gates = feature_gates
         self.places = places or Places.everywhere()
         self._link: ThinLink | None = None
         self._cgroups: VanishingCgroups | None = None
@@ -212,6 +215,18 @@ class EtcdLab:
             if self._has_quorum():
                 self._await_health([name])
 
+    def slow_disk(self, name: str, writes_per_s: int) -> None:
+        """Allow a member so many writes a second that it waits for, as by fsync, until it dies; 0 ends that. See
+        slow_disk.py. Needs root."""
+        with self._acting:
+            pid = self._alive(name).pid
+            if name not in self.groups:
+                if self._cgroups is None:
+                    self._cgroups = VanishingCgroups(self._cleanup, self.directory.name)
+                self.groups[name] = self._cgroups.fresh(name, self._processors_of(name))
+            limit_writes(self.groups[name], self.directory, writes_per_s)
+            join(self.groups[name], pid)
+
     def verbs(self) -> Mapping[str, Verb]:
         """Return the lab's own requests: see upkeep.py."""
         return verbs_of(self)
@@ -261,6 +276,10 @@ class EtcdLab:
 
     def _configure(self, binary: Path, cleanup: ExitStack) -> None:
         self._flavor = flavor(binary)
+        if self._feature_gates and not self._flavor.has_gates:
+            raise LabError(
+                f"feature_gates: {self._feature_gates}: this etcd has none", "a release from 3.6 on"
+            )
         security: list[str] = []
         if self._tls:
             from lab.certificates import make_certificates  # needs the `test` group; plain labs do not
@@ -297,6 +316,7 @@ class EtcdLab:
                 f"--initial-cluster-token={token}",
                 *self._flavor.options,
                 *(["--enable-pprof"] if self._pprof else []),
+                *([f"--feature-gates={self._feature_gates}"] if self._feature_gates else []),
                 *security,
             ]
 
@@ -479,6 +499,7 @@ def main() -> int:
             options.auth,
             release=options.release,
             pprof=options.pprof,
+            feature_gates=options.feature_gates,
             places=take_places(options.cpus, options.members),
         ),
         _how_to,

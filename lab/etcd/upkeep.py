@@ -5,9 +5,12 @@
     {"do": "snapshot", "member": "m1"}  ->  {"ok": true}: its database was read as a whole
     {"do": "move-leader", "member": "m1"}  ->  {"ok": true}: it leads
     {"do": "fill-quota", "member": "m1"}  ->  {"ok": true}: it raised the alarm of a full quota, so writes are refused
-    {"do": "free-quota", "member": "m1"}  ->  {"ok": true}: the alarm is over
+    {"do": "free-quota", "member": "m1"}  ->  {"ok": true}: the cluster was compacted, each member that lives
+                                               defragmented, and the alarm is over
+    {"do": "slow-disk", "member": "m1", "writes_per_s": 2}  ->  {"ok": true}; 2 is the default; see slow_disk.py
+    {"do": "free-disk", "member": "m1"}  ->  {"ok": true}: its disk is as fast as before
 
-All of them go through etcd's JSON gateway.
+All but the last two go through etcd's JSON gateway.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, cast
 
 from lab.control import LabError
+from lab.slow_disk import writes_asked
 
 _DONE: dict[str, Any] = {"ok": True}
 _NO_SPACE = "NOSPACE"
@@ -33,7 +37,12 @@ class Cluster(Protocol):
         """Return a member's answer; raises LabError without one, or if it refuses."""
         ...
 
+    @property
+    def pids(self) -> dict[str, int]: ...
+
     def leader(self) -> str: ...
+
+    def slow_disk(self, name: str, writes_per_s: int) -> None: ...
 
 
 def verbs_of(lab: Cluster) -> Mapping[str, Verb]:
@@ -58,26 +67,41 @@ def verbs_of(lab: Cluster) -> Mapping[str, Verb]:
         body = {"action": action, "memberID": _id_of(lab, name), "alarm": _NO_SPACE}
         lab.ask(name, "maintenance/alarm", body)
 
+    def free_quota(name: str) -> None:
+        compact(name)
+        for each in lab.pids:
+            defrag(each)
+        alarm(name, "DEACTIVATE")
+
     acts: dict[str, Callable[[str], None]] = {
         "compact": compact,
         "defrag": defrag,
         "snapshot": snapshot,
         "move-leader": move_leader,
         "fill-quota": lambda name: alarm(name, "ACTIVATE"),
-        "free-quota": lambda name: alarm(name, "DEACTIVATE"),
+        "free-quota": free_quota,
+        "free-disk": lambda name: lab.slow_disk(name, 0),
     }
-    return {do: _of_member(lab, act) for do, act in acts.items()}
 
+    def of_member(act: Callable[[str], None]) -> Verb:
+        def answer(fields: dict[str, Any]) -> dict[str, Any]:
+            act(_member(lab, fields))
+            return _DONE
 
-def _of_member(lab: Cluster, act: Callable[[str], None]) -> Verb:
-    def answer(fields: dict[str, Any]) -> dict[str, Any]:
-        name = fields.get("member")
-        if not isinstance(name, str) or name not in lab.names:
-            raise LabError(f"member: {name!r}", f"one of {', '.join(lab.names)}")
-        act(name)
+        return answer
+
+    def slow_disk(fields: dict[str, Any]) -> dict[str, Any]:
+        lab.slow_disk(_member(lab, fields), writes_asked(fields))
         return _DONE
 
-    return answer
+    return {do: of_member(act) for do, act in acts.items()} | {"slow-disk": slow_disk}
+
+
+def _member(lab: Cluster, fields: dict[str, Any]) -> str:
+    name = fields.get("member")
+    if not isinstance(name, str) or name not in lab.names:
+        raise LabError(f"member: {name!r}", f"one of {', '.join(lab.names)}")
+    return name
 
 
 def _id_of(lab: Cluster, name: str) -> str:

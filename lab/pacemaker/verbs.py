@@ -27,11 +27,9 @@ from typing import Any, Protocol, cast
 
 from lab.control import LabError
 from lab.pacemaker.load import NodeLoads
+from lab.slow_disk import writes_asked
 
 Verb = Callable[[dict[str, Any]], dict[str, Any]]
-SLOW = 2
-"""Writes a second of a disk that is slow, if the request does not say."""
-_MOST_WRITES = 100_000
 _DONE: dict[str, Any] = {"ok": True}
 
 
@@ -99,10 +97,7 @@ def verbs_of(lab: Cluster) -> Mapping[str, Verb]:
         return _DONE
 
     def slow_disk(fields: dict[str, Any]) -> dict[str, Any]:
-        writes = fields.get("writes_per_s", SLOW)
-        if type(writes) is not int or not 1 <= writes <= _MOST_WRITES:
-            raise LabError(f"writes_per_s: {writes!r}", f"a whole number, 1 to {_MOST_WRITES}")
-        lab.slow_disk(_member(lab, fields), writes)
+        lab.slow_disk(_member(lab, fields), writes_asked(fields))
         return _DONE
 
     def free_disk(fields: dict[str, Any]) -> dict[str, Any]:

@@ -200,14 +200,16 @@ class Fault(Section, frozen=True):
         "drop-claims",
     ] = Field(
         description="`kill`, `stop` (SIGSTOP), `continue` and `start` act on a member of a lab. `partition` cuts the "
-        "member off from the others and, but for Pacemaker, from the generator, and `heal` undoes that. Four are for "
-        "nodes of Pacemaker: `slow-disk` lets a node write to its disk twice a second only, until `free-disk`. After "
-        "`fail-fencing` the cluster cannot fence the node, until `mend-fencing`. `kill-daemon` kills one of its "
-        "daemons. Six are for members of etcd: `compact` gives up old revisions, `defrag` writes the member's database "
-        "anew, `snapshot` reads it as a whole, `move-leader` makes the member lead, and `fill-quota` raises the alarm "
-        "of a full quota, until `free-quota`. `drop-claims` is a restart storm: it drops every claim and connection "
-        "and claims new leases all at once. On a store it drops every connection, and all watchers come up again at "
-        "once. In models that are operated, all units log in again at once."
+        "member off from the others and, but for Pacemaker, from the generator, and `heal` undoes that. Two "
+        "are for members of etcd and nodes of Pacemaker: `slow-disk` lets one write to its disk twice a "
+        "second only, until `free-disk`. Three are for nodes of Pacemaker: after `fail-fencing` the cluster "
+        "cannot fence the node, until `mend-fencing`, and `kill-daemon` kills one of its daemons. Six are for "
+        "members of etcd: `compact` gives up old revisions, `defrag` writes the member's database anew, "
+        "`snapshot` reads it as a whole, `move-leader` makes the member lead, and `fill-quota` raises the "
+        "alarm of a full quota, until `free-quota`, which first compacts the cluster and defragments its "
+        "members. `drop-claims` is a restart storm: it drops every claim and connection and claims new leases "
+        "all at once. On a store it drops every connection, and all watchers come up again at once. In models "
+        "that are operated, all units log in again at once."
     )
     member: str | None = Field(
         default=None, description="The name of a lab's member. `drop-claims` has none."

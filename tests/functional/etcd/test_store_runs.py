@@ -30,21 +30,22 @@ def test_what_an_operator_does_to_members_is_felt_and_violates_nothing(etcd: Etc
     # given acts on members, and a quota that is full for a moment
     acts: list[tuple[str, str, float]] = [
         *(("compact", "m1", 0.2), ("defrag", "m1", 0.7), ("defrag", "m2", 1.2), ("snapshot", "m3", 1.7)),
-        *(("move-leader", "m1", 2.2), ("move-leader", "m2", 3.2), ("fill-quota", "m1", 4.2)),
+        *(("move-leader", "m1", 2.2), ("slow-disk", "m1", 2.7), ("move-leader", "m2", 4.2)),
+        ("fill-quota", "m1", 5.2),
     ]
     faults = [
         {"do": do, "member": member, "stage": 1, "at": at}
-        | ({"undo_after": "1s"} if do == "fill-quota" else {})
+        | ({"undo_after": "1s"} if do in ("slow-disk", "fill-quota") else {})
         for do, member, at in acts
     ]
-    plan = store_plan(tmp_path, {"hold": "9s"}, faults=faults, thresholds=[])
+    plan = store_plan(tmp_path, {"hold": "10s"}, faults=faults, thresholds=[])
     # when it is run
     done = run("run", plan, *settings(etcd), "--out", tmp_path / "runs")
     assert no_traceback(done.stdout, done.stderr)
     measured = only_run(tmp_path / "runs")
     # then all of them were done
     done_acts = [event["do"] for event in measured.events if event["event"] == "fault"]
-    assert sorted(done_acts) == sorted([*(do for do, *_ in acts), "free-quota"])
+    assert sorted(done_acts) == sorted([*(do for do, *_ in acts), "free-disk", "free-quota"])
     # and writes were refused while the quota was full, and made again after that
     refused = [event for event in measured.events if event["event"] == "error" and "space" in event["error"]]
     assert refused

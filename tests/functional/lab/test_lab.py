@@ -24,6 +24,7 @@ import yaml
 
 from lab.control import LabError
 from lab.etcd.cluster import EtcdLab
+from lab.etcd.programs import find_etcd, flavor
 from lab.exporters import Exporters
 from lab.figures import ServedFigures, quota_figures
 from tests.functional.program import CHECKOUT, command, until
@@ -96,6 +97,35 @@ def test_a_slow_disk_makes_no_more_writes_than_that() -> None:
             assert _put(lab.endpoints[0], f"/lab/{number}", "1") == 200
         # then they take 0.4 s at least, but for what the kernel lets through at once
         assert time.monotonic() - since > 0.2
+
+
+def test_a_disk_is_slow_from_one_request_to_the_other(etcd_private: EtcdLab) -> None:
+    # given a member that leads, and may make two writes a second
+    control = LabControl(etcd_private.socket)
+    for do in ("move-leader", "slow-disk"):
+        asyncio.run(control.act(do, "m1"))
+    since = time.monotonic()
+    assert _put(etcd_private.endpoints[0], "/lab/slow", "1") in (200, 503)
+    assert _put(etcd_private.endpoints[0], "/lab/slow", "2") in (200, 503)
+    assert time.monotonic() - since > 0.2
+    # when that ends, then it serves, and another limit ends with the member
+    asyncio.run(control.act("free-disk", "m1"))
+    etcd_private.leader()
+    assert _put(etcd_private.endpoints[0], "/lab/slow", "3") == 200
+    asyncio.run(control.act("slow-disk", "m1"))
+    etcd_private.kill("m1")
+    etcd_private.start("m1")
+    assert _put(etcd_private.endpoints[0], "/lab/slow", "4") == 200
+
+
+def test_feature_gates_of_an_etcd_that_has_none_are_refused() -> None:
+    if flavor(find_etcd()).has_gates:
+        pytest.skip("this etcd has feature gates")
+    with pytest.raises(LabError) as refusal, EtcdLab(members=1, feature_gates="PriorityRequest=true"):
+        pass
+    assert str(refusal.value) == (
+        "feature_gates: PriorityRequest=true: this etcd has none: expected a release from 3.6 on"
+    )
 
 
 @pytest.mark.parametrize("own_card", [False, True])

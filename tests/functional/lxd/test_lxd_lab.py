@@ -246,7 +246,7 @@ def test_etcd_cannot_cut_its_members_off(etcd: EtcdLab) -> None:
 
     assert str(refusal.value) == (
         "lab: do: 'partition': expected one of kill, stop, continue, start, members, places, "
-        "compact, defrag, snapshot, move-leader, fill-quota, free-quota"
+        "compact, defrag, snapshot, move-leader, fill-quota, free-quota, free-disk, slow-disk"
     )
 
 
