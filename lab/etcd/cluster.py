@@ -276,10 +276,12 @@ class EtcdLab:
 
     def _configure(self, binary: Path, cleanup: ExitStack) -> None:
         self._flavor = flavor(binary)
-        if self._feature_gates and not self._flavor.has_gates:
-            raise LabError(
-                f"feature_gates: {self._feature_gates}: this etcd has none", "a release from 3.6 on"
-            )
+        for each in filter(None, self._feature_gates.split(",")):
+            name, _, value = each.partition("=")
+            if name not in self._flavor.gates or value not in ("true", "false"):
+                gates = ", ".join(self._flavor.gates)
+                expected = f"=true or =false for one of {gates}" if gates else "none before etcd 3.6"
+                raise LabError(f"feature_gates: {each}", expected)
         security: list[str] = []
         if self._tls:
             from lab.certificates import make_certificates  # needs the `test` group; plain labs do not

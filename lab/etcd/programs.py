@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from lab.control import LabError
 from lab.releases.find import find
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
+_GATE = re.compile(r"^\s+(\w+)=true\|false", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,8 @@ class Flavor:
     """The path of the JSON gateway to the v3 API."""
     options: tuple[str, ...]
     """Options of its members: less is logged, and the v2 API is on where it has to be asked for."""
-    has_gates: bool
-    """Whether it has feature gates."""
+    gates: tuple[str, ...]
+    """Its feature gates, from 3.6 on."""
 
 
 def find_etcd(release: str | None = None) -> Path:
@@ -52,7 +54,7 @@ def flavor(binary: Path) -> Flavor:
     said = subprocess.run([binary, "--help"], capture_output=True, text=True, check=False)
     options = said.stdout + said.stderr  # 3.3 prints it as an error
     if "--log-level" not in options:
-        return Flavor(("v2",), "/v3beta", (), False)  # 3.3, whose v2 API is on by itself
+        return Flavor(("v2",), "/v3beta", (), ())  # 3.3, whose v2 API is on by itself
     if "--enable-v2" not in options:
-        return Flavor(("v3",), "/v3", ("--log-level=error",), "--feature-gates" in options)  # 3.6 or later
-    return Flavor(("v3", "v2"), "/v3", ("--log-level=error", "--enable-v2"), False)
+        return Flavor(("v3",), "/v3", ("--log-level=error",), tuple(_GATE.findall(options)))  # 3.6 or later
+    return Flavor(("v3", "v2"), "/v3", ("--log-level=error", "--enable-v2"), ())
