@@ -9,16 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from typing import Literal
+from typing import Any, Literal
 
+from tests.functional.etcd.store_load import until, violations
+from tippingpoint.plan.store import StoreStage
 from tippingpoint.targets.etcd import messages as pb
 from tippingpoint.targets.etcd.http2 import DATA
 from tippingpoint.util.protobuf import Malformed, varint
+from tippingpoint.workloads.store.workload import StoreLoad
 
 Lie = Literal["drop", "repeat", "swap", "stale"]
+NAMED = {
+    "drop": "event-lost",
+    "repeat": "event-repeated",
+    "swap": "event-reordered",
+    "stale": "stale-read",
+}
+"""The violation by which a lie is named."""
 _HEADER = struct.Struct(">HBBBL")
 _PREFIX = 5
 """Bytes of gRPC before a message."""
+_OFTEN = 10
+"""From this version of a key on, one of its changes was acknowledged before a read was sent."""
 
 
 class LyingProxy:
@@ -100,17 +112,42 @@ class LyingProxy:
         return watch if isinstance(watch, int) else None
 
     def _older(self, frame: bytes, message: bytes) -> bytes:
-        """Return a frame in which the only key of a RangeResponse was changed a revision earlier, if it has one."""
+        """Return a frame in which the only key of a RangeResponse is as it was when it was created. It stays what it is
+        where the key was not changed often: then its first change may still be under way, and nothing is old."""
         try:
-            fields = [number for number, _ in pb.fields(message)]
-            modified = pb.modified(message) if fields == [1, 2, 4] else 0
+            answer = list(pb.fields(message))
+            pair = dict(answer).get(2)
+            if [number for number, _ in answer] != [1, 2, 4] or not isinstance(pair, bytes):
+                return frame
+            key = dict(pb.fields(pair))
         except (pb.WireError, Malformed, IndexError):
             return frame
-        if modified < 2:
+        created, modified, version = key.get(2), key.get(3), key.get(4)
+        if not (isinstance(created, int) and isinstance(modified, int) and isinstance(version, int)):
             return frame
-        # mod_revision is field 3 of the key. Its last seven bits are one less, so its length stays.
+        # mod_revision is field 3 of the key. A number may be written with more bytes than it needs.
         wanted = b"\x18" + varint(modified)
         place = frame.rfind(wanted, frame.find(b"\x12", _HEADER.size + _PREFIX))
-        if place < 0 or not modified & 0x7F:
+        if version < _OFTEN or place < 0:
             return frame
-        return frame[:place] + b"\x18" + varint(modified - 1) + frame[place + len(wanted) :]
+        size = len(wanted) - 1
+        older = (created >> 7 * at & 0x7F | (0x80 if at < size - 1 else 0) for at in range(size))
+        return frame[: place + 1] + bytes(older) + frame[place + len(wanted) :]
+
+
+async def violations_behind(endpoint: str, lie: Lie | None) -> list[dict[str, Any]]:
+    """Return what a load that puts, gets and watches reports of a member behind a proxy that lies."""
+    proxy = LyingProxy(endpoint)
+
+    async def tell(load: StoreLoad) -> None:
+        proxy.lie = lie
+        if lie is None:
+            await asyncio.sleep(3.0)
+        else:
+            await until(lambda: proxy.told)
+            await until(lambda: bool(load.events))
+
+    async with proxy as address:
+        stage = StoreStage(operations=200, watchers=2, keys=20, over=0.0)
+        workload = {"mix": {"put": 1, "get": 1}, "prefixes": 1, "bytes": 20}
+        return await violations([address], workload, stage, tell)

@@ -74,7 +74,9 @@ def test_units_share_each_load_of_a_search_and_come_to_one_answer(etcd: EtcdLab,
         ]
         found = found_of(whole, plan)
         assert found is not None
-        assert found.sentence.startswith("Passes at 15 leases, the largest load that the plan allows. Tried in ")
+        assert found.sentence.startswith(
+            "Passes at 15 leases, the largest load that the plan allows. Tried in "
+        )
         assert found.probes == probes
 
     play(scene)
