@@ -141,7 +141,7 @@ def entry_directories(atlas: Path) -> list[Path]:
     try:
         return sorted(path for path in (atlas / ENTRIES).iterdir() if path.is_dir())
     except OSError:
-        raise UserError("DIR", str(atlas), f"a directory with a folder {ENTRIES}") from None
+        raise UserError("DIR", str(atlas), f"an atlas: a directory that has {ENTRIES}/") from None
 
 
 def read_entry(directory: Path) -> Entry:

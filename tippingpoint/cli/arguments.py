@@ -160,7 +160,7 @@ def _serve(parser: argparse.ArgumentParser) -> None:
         help="the directory with the runs (runs)",
     )
     parser.add_argument(
-        "--port", type=int, metavar="PORT", help="the port on 127.0.0.1 (9481, or a free one)"
+        "--port", type=_port, metavar="PORT", help="the port on 127.0.0.1 (9481, or a free one)"
     )
     parser.add_argument("--open", action="store_true", help="open it in a browser")
     parser.add_argument("--run", metavar="ID", default="", help=argparse.SUPPRESS)
@@ -335,6 +335,12 @@ def _add_out(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, default=RUNS, metavar="DIR", help="the directory in which runs are kept (./runs)"
     )
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text[:6]) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text}: expected a port from 1 to 65535")
+    return int(text)
 
 
 def _tolerance(text: str) -> float:

@@ -26,7 +26,7 @@ def do(options: argparse.Namespace) -> int:
     if not _NAME.fullmatch(name):
         raise UserError("NAME", name, "a small letter, then small letters and digits")
     if name in kinds():
-        raise UserError("NAME", name, "a kind of target that is not there yet")
+        raise UserError("NAME", name, "a new name: this kind of target exists")
     into: Path = options.out / f"tippingpoint-{name}"
     example = next(place for place in _PLACES if place.is_dir())
     try:

@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import importlib
 import io
+import re
 import sys
 import tempfile
 import traceback
@@ -24,14 +25,40 @@ from tippingpoint.util.exit_codes import BAD_INPUT, CRASHED, INTERRUPTED, MET, T
 from tippingpoint.util.importing import importing
 from tippingpoint.util.process import check_limits, lack_of
 from tippingpoint.util.secret_words import without_secrets
+from tippingpoint.util.text import nearest
+
+_CHOICE = re.compile(
+    r"(?P<argument>.+?): invalid choice: '(?P<value>.*)' \(choose from (?P<known>.*)\)", re.DOTALL
+)
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Print one line, as for every other refusal."""
-        if message.startswith("unrecognized arguments: "):  # such as --password and what follows it
-            message = without_secrets(message)
+        """Print one line, as for every other refusal: the argument, its value, and what would be accepted."""
+        message = message.removeprefix("argument ")
+        choice = _CHOICE.fullmatch(message)
+        if choice is not None:
+            known = re.findall("'([^']*)'", choice["known"])
+            message = f"{choice['argument']}: {choice['value']}: expected one of {', '.join(known)}"
+            message += nearest(choice["value"], known)
         self.exit(BAD_INPUT, f"{self.prog}: {without_logins(message)}\n")
+
+    def refuse(self, command: str, unknown: Sequence[str]) -> NoReturn:
+        """Refuse arguments that the command does not know."""
+        lone = _Parser(prog=f"{self.prog} {command}")
+        COMMANDS[command].add_arguments(lone)
+        options = [
+            name
+            for action in lone._actions  # pyright: ignore[reportPrivateUsage]
+            if action.help != argparse.SUPPRESS
+            for name in action.option_strings
+            if name.startswith("--")
+        ]
+        shown = without_secrets(f"unknown: {' '.join(unknown)}")  # such as --password and what follows it
+        if unknown[0].startswith("-"):
+            near = nearest(unknown[0].partition("=")[0], options)
+            lone.error(f"{shown}: expected one of {', '.join(options)}{near}")
+        lone.error(f"{shown}: expected no more arguments (see {lone.prog} --help)")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -45,7 +72,11 @@ def _carry_out(asked: Sequence[str]) -> int:
     command = next((word for word in asked if not word.startswith("-")), "")
     try:
         try:
-            code = _do(build_parser([command]).parse_args(asked or ["--help"]))
+            parser = build_parser([command])
+            options, unknown = parser.parse_known_args(asked or ["--help"])
+            if unknown:
+                parser.refuse(options.command, unknown)
+            code = _do(options)
         except SystemExit as ended:  # argparse has shown a help text, or refused an option
             code = ended.code if isinstance(ended.code, int) else MET
         sys.stdout.flush()
@@ -83,7 +114,7 @@ def _kept(defect: Exception) -> str:
     return f"{line}; its traceback is in {path}"
 
 
-def build_parser(commands: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
+def build_parser(commands: Sequence[str] = tuple(COMMANDS)) -> _Parser:
     """Return a parser that knows all commands, and the arguments and options of those named."""
     parser = _Parser(prog="tippingpoint", description="Finds where a cloud's control plane tips over.")
     parser.add_argument("--version", action=ShowVersion)

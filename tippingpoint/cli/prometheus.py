@@ -11,10 +11,10 @@ from tippingpoint.monitoring.prometheus import Prometheus
 def prometheus_of(options: argparse.Namespace) -> Prometheus:
     """Return the Prometheus with its login; raises UserError for a wrong URL, half a login, or an unusable file."""
     if bool(options.username) != (options.password_file is not None):
-        given = options.username or "--password-file alone"
-        raise UserError("--username", given, "both --username and --password-file")
+        missing = "--password-file" if options.username else "--username"
+        raise UserError(missing, "missing", "both --username and --password-file")
     if options.username and options.token_file is not None:
-        raise UserError("--token-file", "beside --username", "one login")
+        raise UserError("--token-file", "given beside --username", "one login: either a token or a user name")
     return Prometheus(
         options.prometheus,
         ca=options.ca,

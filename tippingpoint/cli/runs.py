@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import track
 
 from tippingpoint.analysis.analyse import analyse
-from tippingpoint.cli.run_names import run_ids
+from tippingpoint.cli.run_names import check_runs, run_ids
 from tippingpoint.cli.tables import print_table
 from tippingpoint.errors import UserError
 from tippingpoint.report.figures import amount
@@ -26,9 +26,10 @@ _NEWEST = 20
 def do(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
     directory: Path = options.directory
+    check_runs("DIR", directory)
     ids = run_ids(directory)
     if not ids:
-        raise UserError("directory", str(directory), "a directory with runs (tippingpoint run makes one)")
+        raise UserError("DIR", str(directory), "a directory with runs; this one has none")
     console = Console(stderr=True)
     newest = ids[-_NEWEST:]
     followed = track(newest, "reading runs", console=console, transient=True, disable=not console.is_terminal)

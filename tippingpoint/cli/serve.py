@@ -14,6 +14,7 @@ import webbrowser
 from contextlib import suppress
 from pathlib import Path
 
+from tippingpoint.cli.run_names import check_runs
 from tippingpoint.collect.page.access import PageAccess
 from tippingpoint.collect.page.local import LocalPages
 from tippingpoint.collect.page.server import serving
@@ -33,8 +34,8 @@ _LOOK_S = 0.5
 def do(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
     runs: Path = options.runs
-    if runs.exists() and not runs.is_dir():
-        raise UserError("RUNS", str(runs), "a directory with runs")
+    if not options.run:  # whose directory `run --open` has yet to make
+        check_runs("RUNS", runs)
     with suppress(OSError):
         os.nice(15)  # it must take no CPU from a run in progress
     with tempfile.TemporaryDirectory(prefix="tippingpoint-page-") as answers:

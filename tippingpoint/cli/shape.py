@@ -24,9 +24,11 @@ def do(options: argparse.Namespace) -> int:
 
 
 def _read(file: Path) -> ModelShape:
-    text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    accepted = "what `juju status --format json` prints"
     try:
-        status = json.loads(text)
-    except ValueError:
-        raise UserError(str(file), "no JSON", "what `juju status --format json` prints") from None
+        status = json.loads(sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8"))
+    except ValueError:  # no JSON, or not even text
+        raise UserError("STATUS", str(file), accepted) from None
+    except OSError as problem:
+        raise UserError("STATUS", str(file), f"a file with {accepted} ({problem.strerror})") from None
     return shape_of(status, str(file))

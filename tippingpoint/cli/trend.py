@@ -25,9 +25,8 @@ def do(options: argparse.Namespace) -> int:
     place = asked[0].parent if (asked[0] / FILE).exists() else asked[0]
     acknowledged = Acknowledged.load(place)
     if bool(options.acknowledge) != bool(options.reason):
-        raise UserError(
-            "--acknowledge", options.acknowledge or options.reason, "both --acknowledge and --reason"
-        )
+        missing = "--reason" if options.acknowledge else "--acknowledge"
+        raise UserError(missing, "missing", "both --acknowledge RUN and --reason TEXT")
     if options.acknowledge:
         known = [Manifest.load(path).id for path in directories]
         if options.acknowledge not in known:

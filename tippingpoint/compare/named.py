@@ -64,7 +64,7 @@ def compare_named(names: Sequence[str], tolerance: float) -> Comparison:
     all cases of `compare`.
     """
     if len(names) < 2:
-        raise UserError("compare", ", ".join(names), "two runs or more, or a run and a baseline")
+        raise UserError("RUN", ", ".join(names), "two runs or more, or a run and seed:NAME")
     beside = [load_baseline(name) for name in names if name.startswith(PREFIX)]
     loaded = {Path(name): run for name in names if (run := load_named(name)) is not None}
     once, copies = without_copies((path, run.manifest) for path, run in loaded.items())

@@ -272,7 +272,11 @@ class _Reading:
                 self._take(line, number)
         self._counts["lines"] = number
         if not self._counts["samples"]:
-            raise UserError("log", f"{number} lines without a sample", f"lines such as {EXAMPLE!r}")
+            raise UserError(
+                "log",
+                f"no sample in {number} lines",
+                f"a log of the lease tool, with lines such as {EXAMPLE!r}",
+            )
         if self._open < len(self._stages):
             stage = self._stages[self._open]
             raise UserError("--stage", f"{stage.size}@{stage.line}", f"a line of the log, which has {number}")

@@ -221,7 +221,8 @@ def read_rally(result: Input) -> Results:
     except ValidationError as problem:
         error = problem.errors(include_url=False)[0]
         field = ".".join(str(part) for part in error["loc"]) or "tasks"
-        raise UserError(f"{name}: {field}", error["input"], f"{_FORM} ({error['msg']})") from None
+        found = "missing" if error["type"] == "missing" else error["input"]
+        raise UserError(f"{name}: {field}", found, f"{_FORM} ({error['msg']})") from None
     workloads = sorted((one for one in told if one.iterations), key=lambda one: one.begin)
     if not workloads:
         raise UserError("result", f"{name}, {len(told)} workloads without an iteration", _FORM)

@@ -276,10 +276,10 @@ def _read_url(url: str) -> URL:
 def _login(username: str, password_file: Path | None, token_file: Path | None) -> str:
     """Return the header's value; empty without a login."""
     if token_file is not None:
-        return f"Bearer {_secret('token file', token_file, 'a bearer token')}"
+        return f"Bearer {_secret('token-file', token_file, 'a file with a bearer token')}"
     if password_file is None:
         return ""
-    password = _secret("password file", password_file, "a password")
+    password = _secret("password-file", password_file, "a file with a password")
     return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
 
 

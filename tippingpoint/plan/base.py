@@ -158,8 +158,6 @@ class Threshold(Section, frozen=True):
             raise ValueError(
                 "abort: true: expected beside another limit than cpu, which is known after the run"
             )
-        if self.lost_rate is not None and self.operation != "extend":
-            raise ValueError(f"lost_rate: {self.lost_rate}: expected on operation extend only")
         return self
 
 
@@ -407,6 +405,10 @@ def check_operations(
             raise ValueError(
                 f"{field}.{number}.operation: {threshold.operation}: expected one of "
                 f"{', '.join(operations)}{nearest(threshold.operation, operations)}"
+            )
+        if threshold.lost_rate is not None and threshold.operation != "extend":
+            raise ValueError(
+                f"{field}.{number}.lost_rate: {threshold.lost_rate}: expected only with operation extend"
             )
 
 

@@ -16,6 +16,25 @@ from tippingpoint.util.text import nearest
 
 _EXPLAINS_OTHERS = {"extra_forbidden": 1}
 _NOTHING = 2
+_ACCEPTED = {
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "a text, or a number in quotes",
+    "list_type": "a list, such as [a, b]",
+    "dict_type": "a mapping, such as {{a: 1}}",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+}
+"""What would be accepted, by pydantic's type of error."""
+_BOUNDS = ("gt", "ge", "lt", "le")
 
 
 def explained(problem: ValidationError, plan: type[BaseModel], target: type[BaseModel]) -> UserError:
@@ -42,8 +61,9 @@ def explained(problem: ValidationError, plan: type[BaseModel], target: type[Base
         name = str(found.get("discriminator")).strip("'")
         return UserError(f"{field}.{name}", _shown(found.get("tag", "missing")), f"one of {known}")
     if error["type"] == "extra_forbidden":
-        known = _fields_at(error["loc"][:-1], plan, target)
-        return UserError(field, value, f"one of {', '.join(known)}{nearest(str(path[-1]), known)}")
+        known, kind = _fields_at(error["loc"][:-1], plan, target)
+        of = f", for {kind}" if kind else ""
+        return UserError(field, value, f"one of {', '.join(known)}{of}{nearest(str(path[-1]), known)}")
     if error["type"] == "missing":
         return UserError(field, "missing", f"a value; {field} is required")
     if error["type"] == "value_error":
@@ -54,10 +74,21 @@ def explained(problem: ValidationError, plan: type[BaseModel], target: type[Base
             shown = NOT_SHOWN if is_secret(name) and shown else written(shown)
             return UserError(".".join([*map(str, path), name]), shown or "given", accepted)
         return UserError(field, value, message)
+    return UserError(field, value, _accepted(error))
+
+
+def _accepted(error: Mapping[str, Any]) -> str:
+    """What pydantic would accept, in our words; in its own for a type of error that is not in the table."""
+    found: Mapping[str, Any] = error.get("ctx", {})
+    if error["type"] == "literal_error":
+        choices = re.findall("'([^']*)'", str(found["expected"]))
+        near = nearest(error["input"], choices) if isinstance(error["input"], str) else ""
+        return f"{'one of ' * (len(choices) > 1)}{', '.join(choices)}{near}"
+    words = _ACCEPTED.get(error["type"])
+    if words is not None:
+        return words.format_map({name: f"{bound:.15g}" for name, bound in found.items() if name in _BOUNDS})
     accepted = str(error["msg"]).removeprefix("Input should be ").lower()
-    return UserError(
-        field, value, re.sub(r"^(?:list|string) should have (.*?)(?: after .*)?$", r"\1", accepted)
-    )
+    return re.sub(r"^(?:list|string) should have (.*?)(?: after .*)?$", r"\1", accepted)
 
 
 def _is_no_mapping(error: Mapping[str, Any]) -> bool:
@@ -104,10 +135,17 @@ def _written(path: Sequence[int | str], plan: type[BaseModel], target: type[Base
     return [part for part, tag in _walked(path, plan, target).parts if not tag]
 
 
-def _fields_at(path: Sequence[int | str], plan: type[BaseModel], target: type[BaseModel]) -> list[str]:
-    """The fields that a plan has at a place."""
+def _fields_at(
+    path: Sequence[int | str], plan: type[BaseModel], target: type[BaseModel]
+) -> tuple[list[str], str]:
+    """The fields that a plan has at a place, and the kind of workload or target that they belong to, if any."""
     model = _walked(path, plan, target).model
-    return list(model.model_fields) if model is not None else []
+    if model is None:
+        return [], ""
+    kinds: tuple[str, ...] = ()
+    if path in (("workload",), ("target",)) and "kind" in model.model_fields:
+        kinds = getattr(model.model_fields["kind"].annotation, "__args__", ())
+    return list(model.model_fields), kinds[0] if len(kinds) == 1 else ""
 
 
 class _Walked(NamedTuple):

@@ -213,7 +213,7 @@ class ByKind:
         except LookupError:
             section = TargetSection
         if self._workload not in section.plans:
-            raise unknown_kind("kind", kind, kinds_of(self._workload))
+            raise unknown_kind("kind", kind, kinds_of(self._workload), f", for {self._workload}")
         return section.model_validate(value)
 
 

@@ -43,7 +43,7 @@ def take_up(directory: Path) -> tuple[Plan, ResumedRun]:
     manifest = Manifest.load(directory)
     if manifest.status == "running":
         raise UserError(
-            "run", str(directory), f"a run that was cut: this one is still running (process {manifest.pid})"
+            "run", str(directory), f"a run that was cut; this one is still running (process {manifest.pid})"
         )
     try:
         plan = validate_plan(manifest.plan) if manifest.plan is not None else None
@@ -55,12 +55,13 @@ def take_up(directory: Path) -> tuple[Plan, ResumedRun]:
         raise UserError(
             "run",
             str(directory),
-            "a search (find), or a spawn run: other runs cannot be resumed; `clean` removes their instances",
+            f"a search (find) or a run of the workload spawn; this is a run of {manifest.workload}, which can only be "
+            "cleaned and run anew",
         )
     made = [entry for entry in own_entries(directory, manifest) if isinstance(entry, LastingEntry)]
     if not made:
         raise UserError(
-            "run", str(directory), "a run that has begun to create instances: this one has no ledger"
+            "run", str(directory), "a run that had begun to create instances; this one has no ledger"
         )
     from tippingpoint.rundir.results import (
         load_run,
@@ -80,7 +81,11 @@ def _search(directory: Path, manifest: Manifest) -> ResumedRun:
     """Resume a search that has no answer yet."""
     events = read_events(directory / "events.jsonl").events
     if any(event["event"] == FOUND for event in events):
-        raise UserError("run", str(directory), "a search that was interrupted: this one has its answer")
+        raise UserError(
+            "run",
+            str(directory),
+            "a search that was interrupted; this one has its answer (`report` shows it)",
+        )
     probes = probe_events(events)
     # The stage after the last probe may have begun: it has no result.
     last = max((probe.stage for probe in probes if probe.stage is not None), default=manifest.first_stage - 1)

@@ -461,6 +461,6 @@ def test_only_a_run_that_left_something_on_lxd_is_taken_up(tmp_path: Path) -> No
     refused = run("resume", directory, "--out", out)
     # then that is refused
     assert refused.returncode == 2
-    assert "expected a search (find), or a spawn run" in one_line(refused)
+    assert "expected a search (find) or a run of the workload spawn" in one_line(refused)
     assert run("resume", tmp_path, "--out", out).returncode == 2
     assert [*out.iterdir()] == [directory]

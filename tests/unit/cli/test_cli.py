@@ -171,8 +171,8 @@ def test_baselines_are_listed_with_their_sources(capsys: pytest.CaptureFixture[s
         ["report", "seed:nothing"],
         ["compare", "seed:etcd2", "seed:lxd-50-members"],
         ["compare", "seed:juju-2.5.0"],
-        ["compare", "a", "b", "--tolerance", "-1"],
-        ["compare", "a", "b", "--tolerance", "lots"],
+        ["compare", "seed:a", "seed:b", "--tolerance", "-1"],
+        ["compare", "seed:a", "seed:b", "--tolerance", "lots"],
         ["import", "nowhere.log"],
         ["clean", "nowhere"],
         ["plans", "nothing"],
@@ -193,7 +193,7 @@ def test_no_command_is_a_question_for_help(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_tolerance_that_is_no_number_names_what_is_accepted(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("compare", "a", "b", "--tolerance", "x") == 2
+    assert call("compare", "seed:a", "seed:b", "--tolerance", "x") == 2
     assert "x: expected a share from 0 to 100, such as 0.10" in capsys.readouterr().err
 
 

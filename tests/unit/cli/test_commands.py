@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -56,6 +57,54 @@ def test_runs_are_listed_with_their_verdicts(tmp_path: Path, capsys: pytest.Capt
 def test_a_directory_without_runs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("runs", tmp_path) == 2
     assert "expected a directory with runs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refusal"),
+    [
+        ("rum etcd-ramp", r": COMMAND: rum: expected one of run, check, .* \(did you mean run\?\)"),
+        ("report seed:x --format pdf", " report: --format: pdf: expected one of text, html, md, json, junit"),
+        (
+            "report nosuch",
+            " report: RUN: nosuch: expected `last`, a part of the id of .* or a run's directory",
+        ),
+        (
+            "run etcd-ramp --jsn",
+            r" run: unknown: --jsn: expected one of --help, .* \(did you mean --json\?\)",
+        ),
+        ("run etcd-ramp --passwort me", r" run: unknown: --passwort \(not shown\): expected one of .*"),
+        (
+            "plans etcd-ramp more",
+            r" plans: unknown: more: expected no more arguments \(see tippingpoint plans --help\)",
+        ),
+        ("serve nosuch", r": RUNS: nosuch: expected a directory with runs \(tippingpoint run makes one\)"),
+        ("serve RUN", ": RUNS: .*etcd: expected a directory with runs, such as .*kept-runs; this is one run"),
+        ("serve . --port 99999", " serve: --port: 99999: expected a port from 1 to 65535"),
+        ("serve . --port web", " serve: --port: web: expected a port from 1 to 65535"),
+        ("runs nosuch", r": DIR: nosuch: expected a directory with runs \(tippingpoint run makes one\)"),
+        ("runs RUN", ": DIR: .*etcd: expected a directory with runs, such as .*kept-runs; this is one run"),
+        (
+            "shape nosuch",
+            ": STATUS: nosuch: expected a file with what `juju status .* prints .No such file or directory.",
+        ),
+        ("shape /dev/null", ": STATUS: /dev/null: expected what `juju status --format json` prints"),
+        (
+            "trend nosuch/",
+            r": RUN: nosuch: expected a run, or a directory that has runs \(each with manifest.json\)",
+        ),
+        (
+            "trend RUN --acknowledge me",
+            ": --reason: missing: expected both --acknowledge RUN and --reason TEXT",
+        ),
+        ("compare RUN", ": RUN: .*etcd: expected two runs or more, or a run and seed:NAME"),
+        ("new-target etcd", ": NAME: etcd: expected a new name: this kind of target exists"),
+    ],
+)
+def test_a_wrong_use_names_the_argument_its_value_and_what_is_accepted(
+    arguments: str, refusal: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(*arguments.replace("RUN", str(KEPT / "etcd")).split()) == 2
+    assert re.fullmatch(f"tippingpoint{refusal}\n", capsys.readouterr().err)
 
 
 def test_a_report_is_markdown_unless_a_terminal_shows_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,13 +41,39 @@ def test_a_part_of_an_id_names_the_one_run_that_has_it(text: str, named: str) ->
 
 
 def test_a_part_that_several_runs_have_is_refused_with_them() -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match=f"2 runs begin so: {IDS[0]}, {IDS[1]}"):
+    with pytest.raises(
+        argparse.ArgumentTypeError,
+        match=f"^etcd-ramp: expected a longer part of an id, as 2 runs match: {IDS[0]}, {IDS[1]}$",
+    ):
         named_run("etcd-ramp")
 
 
-@pytest.mark.parametrize("text", ["nowhere", "elsewhere/etcd-find", ""])
-def test_what_names_no_run_is_left_to_whoever_opens_it(text: str) -> None:
-    assert named_run(text) == Path(text)
+def test_of_many_runs_that_match_the_newest_are_shown(here: Path) -> None:
+    for number in range(4):
+        (here / "runs" / f"2026112{number}-000000-etcd-ramp-aaaa").mkdir()
+        (here / "runs" / f"2026112{number}-000000-etcd-ramp-aaaa" / FILE).touch()
+    with pytest.raises(argparse.ArgumentTypeError, match="as 6 runs match: 3 older, 20261122-000000"):
+        named_run("etcd-ramp")
+
+
+def test_an_id_that_begins_another_names_its_own_run(here: Path) -> None:
+    for name in ("etcd", "etcd-v2"):
+        (here / "runs" / name).mkdir()
+        (here / "runs" / name / FILE).touch()
+    assert named_run("etcd") == Path("runs/etcd")
+
+
+def test_a_path_that_does_not_exist_is_left_to_whoever_opens_it() -> None:
+    assert named_run("elsewhere/etcd-find") == Path("elsewhere/etcd-find")
+
+
+@pytest.mark.parametrize(("text", "shown"), [("nowhere", "nowhere"), ("", "empty")])
+def test_a_name_that_no_run_has_is_refused_with_what_names_one(text: str, shown: str) -> None:
+    with pytest.raises(
+        argparse.ArgumentTypeError,
+        match=rf"^{shown}: expected `last`, a part of the id of one run in \./runs, or a run's directory$",
+    ):
+        named_run(text)
 
 
 def test_a_file_or_directory_that_exists_comes_before_a_part_of_an_id(here: Path) -> None:
@@ -63,7 +89,9 @@ def test_a_published_result_is_no_run() -> None:
 def test_the_last_run_of_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
-    with pytest.raises(argparse.ArgumentTypeError, match="there is no run in"):
+    with pytest.raises(
+        argparse.ArgumentTypeError, match=r"last: expected a run's directory, as \./runs has no run yet"
+    ):
         named_run("last")
 
 

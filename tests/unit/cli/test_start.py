@@ -59,7 +59,7 @@ def test_a_command_that_neither_runs_nor_judges_starts_without_what_these_need(a
     [
         ["plans", "--schema"],
         ["baselines", "etcd3"],
-        ["clean", "nowhere"],
+        ["clean", "./nowhere"],
         ["run", "etcd-demo", "--set", "name=X"],
     ],
     ids=" ".join,
@@ -95,7 +95,7 @@ def test_a_command_that_needs_numpy_starts_no_threads_for_it() -> None:
     script += "try:\n    main()\nexcept SystemExit:\n"
     script += "    print('numpy' in sys.modules, len(os.listdir('/proc/self/task')))"
     done = subprocess.run(
-        [sys.executable, "-c", script, "compare", "nowhere", "nothing"],
+        [sys.executable, "-c", script, "compare", "./nowhere", "./nothing"],
         capture_output=True,
         text=True,
         check=True,

@@ -74,7 +74,8 @@ def test_a_package_brings_a_target_by_an_entry_point(packages: Path) -> None:
 
 def test_a_target_that_is_brought_is_told_what_is_wrong_with_its_section(packages: Path) -> None:
     with pytest.raises(
-        UserError, match=r"target\.bords: 4: expected one of kind, boards \(did you mean boards\?\)"
+        UserError,
+        match=r"target\.bords: 4: expected one of kind, boards, for shelf \(did you mean boards\?\)",
     ):
         parse_plan(FILL, ["target.bords=4"])
     with pytest.raises(

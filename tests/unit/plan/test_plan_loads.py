@@ -203,7 +203,7 @@ ETCD = "name: t\nthresholds: [{operation: claim, p99: 1s}]\n"
     [
         (ETCD + "stages: [{hold: 5s}]", r"stages\.0\.leases: missing: expected at least 1, or renewals or claims"),
         (ETCD + "stages: [{leases: 0}]", r"stages\.0\.leases: 0: expected at least 1, or renewals or claims"),
-        (ETCD + "stages: [{claims: 0}]", r"stages\.0\.claims: 0: expected greater than 0"),
+        (ETCD + "stages: [{claims: 0}]", r"stages\.0\.claims: 0: expected more than 0"),
         (ETCD + "stages: [{claims: 2}, {leases: 2}]", r"stages\.1\.claims: None: expected in every stage, or in none"),
         (ETCD + "stages: [{leases: 600, renewals: 9}]", r"stages\.0\.renewals: 9: expected more than 10, or each of"),
         (ETCD + "stages: [{leases: 1, renewals: 999}]", r"stages\.0\.renewals: 999: expected at most 100, as each of"),
@@ -222,7 +222,7 @@ ETCD = "name: t\nthresholds: [{operation: claim, p99: 1s}]\n"
         (ETCD + "find: {leases: 9}", r"find\.leases: 9: expected none, as find looks for the number of leases"),
         (
             ETCD + "find: {load: containers}",
-            r"find\.load: containers: expected 'leases', 'renewals', 'claims' or 'arrivals'",
+            r"find\.load: containers: expected one of leases, renewals, claims, arrivals",
         ),
         (JUJU + "stages: [{claims: 2}]", r"stages\.0\.claims: 2: expected leases or renewals, as juju has no call"),
         (JUJU + "find: {load: claims}", r"find\.load: claims: expected leases or renewals, as juju has no call"),

@@ -88,7 +88,9 @@ def test_a_run_of_listed_leases_cannot_be_gone_on_with(tmp_path: Path) -> None:
         status="complete",
         started=time.time(),
     ).save(tmp_path)
-    with pytest.raises(UserError, match=r"expected a search \(find\), or a spawn run"):
+    with pytest.raises(
+        UserError, match=r"expected a search \(find\) or a run of the workload spawn; this is a run of claim"
+    ):
         take_up(tmp_path)
 
 

@@ -219,18 +219,18 @@ class TestCollect:
     @pytest.mark.parametrize(
         ("options", "why"),
         [
-            (["--username", "me"], "--username: me: expected both --username and --password-file"),
+            (["--username", "me"], "--password-file: missing: expected both --username and --password-file"),
             (
                 ["--password-file", "p"],
-                "--username: --password-file alone: expected both --username and --password-file",
+                "--username: missing: expected both --username and --password-file",
             ),
             (
                 ["--username", "me", "--password-file", "p", "--token-file", "t"],
-                "--token-file: beside --username: expected one login",
+                "--token-file: given beside --username: expected one login: either a token or a user name",
             ),
             (
                 ["--token-file", "nowhere"],
-                "token file: (not shown): expected a bearer token (No such file or directory)",
+                "token-file: (not shown): expected a file with a bearer token (No such file or directory)",
             ),
             (["--ca", "nowhere"], "ca: nowhere: expected a file of certificates (PEM)"),
         ],

@@ -95,9 +95,9 @@ def runs_below(directory: Path) -> list[Path]:
     try:
         found = sorted(path.parent for path in directory.glob(f"*/{FILE}"))
     except OSError as problem:
-        raise UserError("runs", str(directory), f"a readable directory ({problem.strerror})") from None
+        raise UserError("RUN", str(directory), f"a readable directory ({problem.strerror})") from None
     if not found:
-        raise UserError("runs", str(directory), f"runs, or a directory with runs (each with {FILE})")
+        raise UserError("RUN", str(directory), f"a run, or a directory that has runs (each with {FILE})")
     return found
 
 

@@ -177,11 +177,11 @@ def test_a_run_that_is_not_there_is_not_acknowledged(
 def test_an_acknowledgement_needs_a_reason(regressed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = command(capsys, "trend", regressed, "--acknowledge", "some-run")
     assert code == 2
-    assert err == "tippingpoint: --acknowledge: some-run: expected both --acknowledge and --reason\n"
+    assert err == "tippingpoint: --reason: missing: expected both --acknowledge RUN and --reason TEXT\n"
 
 
 def test_a_directory_without_runs_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="expected runs, or a directory with runs"):
+    with pytest.raises(UserError, match="expected a run, or a directory that has runs"):
         runs_below(tmp_path)
 
 
