@@ -32,6 +32,7 @@ AS_NO_PERSON_WRITES = {
     "one of several": re.compile(  # but a list, such as 2, 1, 1 leases, or 2 and 1 leases
         r"(?<!, )(?<!\d and )(?<![\d.,])1 (leases|claims|extends|containers|units|stages|probes|servers)\b"
     ),
+    "several of one": re.compile(r"(?<![\d.,])1 (?:[a-z-]+ )?[a-z-]+s (?:that )?(?:are|were|have)\b"),
     "no thousands": re.compile(r"(?<![\d.,:/_-])[1-9]\d{3,}(?![\d:/_-]| ?UTC)"),
     "a float's name": re.compile(r"\b(inf|nan)\b"),
     "an interval of nothing": re.compile(r"(95 % )(\S+) to \2\b"),
@@ -88,11 +89,17 @@ def expect_no_contradiction(document: Any, stages: list[StageResult]) -> None:
 
     # What larger loads did not repeat, they did not.
     for note in document["tipping"]["notes"]:
-        found = re.search(r"(\w+) (?:lost|failed) at ([\d,]+): larger loads did not repeat it", note)
+        found = re.search(
+            r"([\w-]+?)(?:s| calls?)? (?:lost|failed) at ([\d,]+): larger loads did not repeat it", note
+        )
         if found is None:
             continue
-        operation, size = found[1].removesuffix("s"), float(found[2].replace(",", ""))
-        larger = {stage.size for stage in stages if stage.size > size and stage.kind == "ramp"}
+        operation, size = found[1], float(found[2].replace(",", ""))
+        larger = {
+            stage.size
+            for stage in stages
+            if stage.size > size and stage.kind == "ramp" and stage.attempts(operation)
+        }
         shares = [share(stages, operation, each) for each in larger]
         assert 0.0 in shares or sum(each < 0.5 for each in shares) > 1, f"{told} | {note}"
 

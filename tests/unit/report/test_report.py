@@ -360,7 +360,7 @@ def test_connections_that_were_lost_and_made_again_are_told_and_are_no_failed_op
     timeline = told["timeline"]
     assert sum(timeline["connections_lost"]) * timeline["bin_seconds"] == pytest.approx(16)
     events = said(Page(write_report(analyse(run), "html")), "events")
-    assert "16 logged-in connections were lost; 16 were made again while a stage was held" in events
+    assert "Logged-in connections: 16 lost, 16 made again while a stage was held" in events
     assert "16 connections lost, 16 made again" in write_report(analyse(run), "md")
 
 

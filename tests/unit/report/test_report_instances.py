@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.sentences import expect_document_readable
 from tests.unit.made.lxd_runs import FILL_PLAN, OBSERVED_MS, Fill, write_fill
 from tests.unit.report.test_report import Page, assert_loads_nothing, said
 from tippingpoint.analysis.analyse import analyse
@@ -114,7 +115,7 @@ def test_the_page_tells_containers_timings_members_and_retries(small: RunData, p
     assert "20 containers, 3 members" in said(page, "timings")
     assert "lxc network list-leases" in said(page, "timings")
     assert "offline 1:" in said(page, "members")
-    assert "20 containers that were lost were created again." in said(page, "members")
+    assert "Lost and created again: 20 containers." in said(page, "members")
     assert "create quorum 10" in said(page, "events")
     assert "Nothing was given up." in said(page, "events")
     assert "Lost containers" in said(page, "events")
@@ -124,6 +125,13 @@ def test_the_page_tells_containers_timings_members_and_retries(small: RunData, p
     markdown = write_report(analyse(small), "md")
     for heading in ("Response times of user commands, p50 / p99", "Placement", "Growth", "Retries"):
         assert f"\n## {heading}\n" in markdown
+
+
+def test_one_of_each_is_said_as_one(document: dict[str, Any]) -> None:
+    one = {"lost": 1, "again": 1, "reasons": []}
+    expect_document_readable(
+        document | {"repaired": 1, "events": document["events"] | {"connections": one}}
+    )
 
 
 def test_stages_that_differ_in_members_have_a_column_for_each_number(tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ def _beside(baseline: dict[str, Any], runs: Sequence[dict[str, Any]]) -> str:
     header = ["command", "published"]
     for column in timings["columns"]:
         members = f", {show_count(column['members'], 'member')}" if column["members"] else ""
-        where = f"{runs[column['run']]['label']}: {figures.number(column['containers'])} containers{members}"
+        where = f"{runs[column['run']]['label']}: {show_amount(column['containers'], 'containers')}{members}"
         header += [f"{where}, filling", "at idle"]
     rows = [
         [

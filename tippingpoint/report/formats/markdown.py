@@ -441,9 +441,7 @@ def _members(document: dict[str, Any]) -> tuple[str, str]:
     member = _member(run)
     heading = "Placement" if spread else f"{member.capitalize()}s"
     repaired = document["repaired"]
-    again = (
-        f"{figures.number(repaired)} {run['things']} that were lost were created again." if repaired else ""
-    )
+    again = f"Lost and created again: {show_amount(repaired, run['things'])}." if repaired else ""
     told = [plain(spread["sentence"]), _spread_table(spread, run["things"], member)] if spread else []
     few = len(document["members"]) <= MOST_LINES and not document["rally"]
     each = _each_member(document, member) if few or not spread else ""

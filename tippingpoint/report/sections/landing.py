@@ -12,7 +12,7 @@ from tippingpoint.report import figures
 from tippingpoint.rundir.cluster_events import Cluster
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
-from tippingpoint.util.text import show_amount
+from tippingpoint.util.text import choose, show_amount, show_count
 
 _HASH = re.compile(r"[0-9a-f]{56}")
 """OpenStack's name of a host for users who are not administrators: SHA-224 of project and host."""
@@ -99,11 +99,11 @@ def _landed(events: Iterable[Mapping[str, Any]], stage: StageResult) -> Counter[
 def _sentence(last: Mapping[str, Any], things: str, *, landed: bool, hidden: bool) -> str:
     """Describe where things are at the end of the last stage."""
     there = show_amount(last["things"], things)
-    on = f"on {figures.number(last['hosts'])} hosts"
+    on = f"on {show_count(last['hosts'], 'host')}"
     said = (
         f"In stage {last['stage']}, {there} landed {on}"
         if landed
-        else f"At the end of stage {last['stage']}, {there} are {on}"
+        else f"At the end of stage {last['stage']}, {there} {choose(last['things'], 'is', 'are')} {on}"
     )
     said += (
         f": {figures.number(last['median'])} on the median host, {figures.number(last['most'])} at most "
@@ -113,7 +113,7 @@ def _sentence(last: Mapping[str, Any], things: str, *, landed: bool, hidden: boo
         more = last["none"] - len(last["empty"])
         names = figures.listed([*last["empty"], *([f"{figures.number(more)} more"] if more > 0 else [])])
         said += (
-            f"; {figures.number(last['none'])} host{'s have' if last['none'] > 1 else ' has'} none ({names})"
+            f"; {show_count(last['none'], 'host')} {choose(last['none'], 'has', 'have')} none ({names})"
         )
     if last["cv"] > max(_UNEVEN, 2 * last["chance"]):
         said += ". This is less even than random placement would be"
