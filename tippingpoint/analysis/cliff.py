@@ -12,7 +12,7 @@ import numpy as np
 
 from tippingpoint.analysis.fault_spans import lasting_faults
 from tippingpoint.analysis.findings import Findings, StageFindings
-from tippingpoint.analysis.held_loads import MOST
+from tippingpoint.analysis.held_loads import MOST, stood_still
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.tags import tag
@@ -79,6 +79,8 @@ class Load:
     """Why the generator itself may have lost leases; empty if it did not."""
     failed_to_hold: tuple[Breakage, str] | None
     """How the target broke in most stages, and the evidence; None if it held them (see held_loads.py)."""
+    stood_still: float
+    """Seconds of the holds in which a worker stood still: what was due meanwhile was not asked of the target then."""
     not_its_doing: str
     """Why something other than the target may be the cause; see StageFindings.not_its_doing."""
     violated: str
@@ -141,6 +143,7 @@ def loads_of(findings: Findings) -> list[Load]:
                 own_load=run.own_load,
                 doubt=next((each.own_losses.why for each in stages if each.own_losses), ""),
                 failed_to_hold=how,
+                stood_still=sum(map(_stood_still, stages)),
                 not_its_doing=excuse,
                 violated=next(
                     (each.violated for tries in found[size].values() for each in tries if each.violated), ""
@@ -248,7 +251,8 @@ def _by_throughput(loads: Sequence[Load], notes: list[str]) -> list[Cliff]:
         if seconds <= 0 or load.load_missing:
             continue
         rate, spread = successes / seconds, np.sqrt(successes + 1) / seconds
-        if best is not None and rate + 3 * spread < FALL * (best[0] - 3 * best[1]):
+        asked = max(0.0, seconds - load.stood_still) / seconds  # the share of the holds in which it was asked
+        if best is not None and rate + 3 * spread < asked * FALL * (best[0] - 3 * best[1]):
             evidence = f"throughput fell from {show_rate(best[0])} to {show_rate(rate)}"
             later = [other.held() for other in loads[position + 1 :] if not other.faulted]
             if any(n / s >= FALL * best[0] for n, s in later if s > 0):
@@ -290,6 +294,12 @@ def _by_giving_way(loads: Sequence[Load], notes: list[str]) -> list[Cliff]:
             continue
         return [_cliff(loads, position, by, evidence, 0.0)]
     return []
+
+
+def _stood_still(found: StageFindings) -> float:
+    """Return the seconds of a hold in which a worker stood still."""
+    begin, end = found.stage.hold_begin, found.stage.end
+    return 0.0 if begin is None or end is None else stood_still(found.stalls, begin, end)
 
 
 def _cliff(

@@ -128,7 +128,7 @@ def _examined(run: RunData, plan: Plan | None, stalls: Sequence[Stall], stage: S
     own = own_losses(run, plan, stalls, stage)
     missing = load_missing(run, stage)
     unmade = not_made(run, plan, stage)
-    late = behind(run, plan, stage)
+    late = behind(run, plan, stage, stood_still)
     changed = leader_changed(run, stage)
     wrong = violated(run, stage)
     return StageFindings(

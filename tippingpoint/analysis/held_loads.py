@@ -175,12 +175,13 @@ def not_made(run: RunData, plan: Plan | None, stage: StageResult) -> str:
     return ""
 
 
-def behind(run: RunData, plan: Plan | None, stage: StageResult) -> str:
+def behind(run: RunData, plan: Plan | None, stage: StageResult, stalls: Sequence[Stall]) -> str:
     """Return the evidence that most of a load was answered too late, so that a queue grows; empty if none does.
 
     Each lease is due to be extended once in every `renew_time`, or as often as the stage's `renewals` say. Claims that
     are released again are due `claims` times a second, operations on keys as often as the stage specifies, and things
-    are due to be created `rate` times a second.
+    are due to be created `rate` times a second. What was due while a worker stood still (`stalls`, the stage's) was not
+    asked of the target then.
     """
     if plan is None or run.manifest.timeline == "order" or stage.kind in ("storm", "destroy"):
         return ""
@@ -193,20 +194,20 @@ def behind(run: RunData, plan: Plan | None, stage: StageResult) -> str:
         )
         late = ""
         if wanted and not _caught_up(run, stage, wanted, renew_time):
-            late = _extended_too_late(stage, wanted, renew_time)
+            late = _extended_too_late(stage, wanted, renew_time, stalls)
         claims = asked.claims if isinstance(asked, Stage) else None
         return late or (
-            _answered_too_late(stage, ["claim"], claims, _TOO_SLOWLY) if claims is not None else ""
+            _answered_too_late(stage, ["claim"], claims, _TOO_SLOWLY, stalls) if claims is not None else ""
         )
     if isinstance(plan, StorePlan):
         rate = asked.rate if isinstance(asked, StoreStage) else 0.0
-        return _answered_too_late(stage, run.own_load, rate, _OPERATIONS) if rate else ""
+        return _answered_too_late(stage, run.own_load, rate, _OPERATIONS, stalls) if rate else ""
     if isinstance(plan, OperatePlan):
         rate = plan.rate_of(asked) if isinstance(asked, OperateStage) else 0.0
-        return _answered_too_late(stage, run.own_load, rate, _OPERATIONS) if rate else ""
+        return _answered_too_late(stage, run.own_load, rate, _OPERATIONS, stalls) if rate else ""
     if isinstance(plan, SpawnPlan):
         rate = (plan.workload.at(asked) if isinstance(asked, SpawnStage) else plan.workload).rate
-        return _made_too_late(run, stage, rate) if rate is not None else ""
+        return _made_too_late(run, stage, rate, stalls) if rate is not None else ""
     return ""
 
 
@@ -243,7 +244,9 @@ def _at_its_end(run: RunData, begin: float, end: float) -> float:
     return max(_AT_ITS_END * (end - begin), 2 * run.bin_seconds)
 
 
-def _extended_too_late(stage: StageResult, wanted: float, renew_time: float) -> str:
+def _extended_too_late(
+    stage: StageResult, wanted: float, renew_time: float, stalls: Iterable[Stall]
+) -> str:
     rate = stage.throughput("extend")
     there = stage.gauges.get("held", wanted)
     due = there / renew_time
@@ -252,7 +255,8 @@ def _extended_too_late(stage: StageResult, wanted: float, renew_time: float) -> 
     too_late = typical > renew_time * 1e6
     if rate is not None and stage.hold_begin is not None and stage.end is not None:
         seconds = stage.end - stage.hold_begin
-        periods = seconds // renew_time  # each lease is due once in each period
+        still = stood_still(stalls, stage.hold_begin, stage.end)
+        periods = (seconds - still) // renew_time  # each lease is due once in each period
         starved = periods > 1 and rate * seconds < MOST * there * periods
         if starved or (too_late and rate < THERE * due):
             return _below_due(rate, due, "extends a second")
@@ -264,7 +268,9 @@ def _extended_too_late(stage: StageResult, wanted: float, renew_time: float) -> 
     return ""
 
 
-def _answered_too_late(stage: StageResult, operations: Iterable[str], due: float, unit: str) -> str:
+def _answered_too_late(
+    stage: StageResult, operations: Iterable[str], due: float, unit: str, stalls: Iterable[Stall]
+) -> str:
     """Return whether operations were answered more slowly than they were due while a stage was held.
 
     Even without a queue, operations that were due in the last moments of a hold have no answer yet: as many as fall due
@@ -277,15 +283,16 @@ def _answered_too_late(stage: StageResult, operations: Iterable[str], due: float
     there = [found for name, found in stage.held.items() if name in names]
     answered = Histogram.merged(there)
     seconds = stage.end - stage.hold_begin
-    typical = answered.percentile(50) / 1e6 if answered.total else seconds
+    typical = answered.percentile(50) / 1e6 if answered.total else 0.0
     at_the_edges = 1 + len(there)
-    wanted = THERE * due * max(0.0, seconds - typical)
-    if answered.total + at_the_edges >= wanted and answered.total:
+    still = stood_still(stalls, stage.hold_begin, stage.end)
+    wanted = THERE * due * max(0.0, seconds - still - typical)
+    if answered.total + at_the_edges >= wanted:
         return ""
     return _below_due(answered.total / seconds if seconds else 0, due, unit)
 
 
-def _made_too_late(run: RunData, stage: StageResult, rate: float) -> str:
+def _made_too_late(run: RunData, stage: StageResult, rate: float, stalls: Iterable[Stall]) -> str:
     """Return whether half of the things took more than twice the time in which half were due.
 
     The time that a thing needs without a queue, as shown by the quickest things, is subtracted. If all things are due
@@ -297,7 +304,10 @@ def _made_too_late(run: RunData, stage: StageResult, rate: float) -> str:
         return ""
     own = freed_costs(stage, name).percentile(_QUICKEST) / 1e6
     half, due = _when_made(stage, made / 2), made / 2 / rate
-    if made / rate <= own or half is None or half - own <= due / MOST:
+    if made / rate <= own or half is None:
+        return ""
+    half -= stood_still(stalls, stage.begin, stage.begin + half)
+    if half - own <= due / MOST:
         return ""
     return _below_due(made / 2 / half, rate, f"{run.things} a second")
 
@@ -329,7 +339,7 @@ def _silent_at_its_end(run: RunData, stage: StageResult, stalls: Iterable[Stall]
     if begin is None or end is None or not any(tag(name) in run.curves for name in run.own_load):
         return ""
     last = max((_last(run, tag(name), begin, end) for name in run.own_load), default=begin)
-    silent = end - last - _stood_still(stalls, last, end)
+    silent = end - last - stood_still(stalls, last, end)
     if silent < _at_its_end(run, begin, end):
         return ""
     following = min((other.begin for other in run.stages if other.begin >= end), default=inf)
@@ -342,7 +352,7 @@ def _silent_at_its_end(run: RunData, stage: StageResult, stalls: Iterable[Stall]
     return f"nothing succeeded in its last {format_duration(round(silent))}" if failures >= _FEW else ""
 
 
-def _stood_still(stalls: Iterable[Stall], begin: float, end: float) -> float:
+def stood_still(stalls: Iterable[Stall], begin: float, end: float) -> float:
     """Return for how many seconds the worker that stalled longest neither sent requests nor received answers.
 
     Workers stall together when their machine does, so their times are not added.

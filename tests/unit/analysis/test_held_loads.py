@@ -217,6 +217,29 @@ def test_extends_that_only_a_worker_that_stood_still_made_late_are_no_queue() ->
     )
 
 
+def test_extends_that_were_not_sent_because_a_worker_stood_still_are_no_queue() -> None:
+    # given a worker that stood still for most of a hold, and was answered at once before and after that
+    few = ladder({"extend.ok": [2.0] * 16_000})
+    stalled = {"t": 64.0, "event": "stall", "worker": "0", "seconds": 26.0, "cause": "stopped"}
+    assert examine(made_run(few, plan=QUICK + PLAN)).of(few[2].number).late
+    run = made_run(few, plan=QUICK + PLAN, events=[stalled])
+    assert not examine(run).of(few[2].number).late
+    assert analyse(run).tipping.cliff is None
+
+
+@pytest.mark.parametrize("stood_still", [True, False])
+def test_operations_that_were_not_sent_because_a_worker_stood_still_are_no_queue(stood_still: bool) -> None:
+    plan = (
+        "name: made\ntarget: {kind: etcd}\nworkload: {kind: store, mix: {put: 1}}\n"
+        "stages: [{operations: 100, keys: 9, hold: 30s}]\n"
+    )
+    stalled = {"t": 8.0, "event": "stall", "worker": "0", "seconds": 20.0, "cause": "stopped"}
+    stage = made_stage(1, 100, {"put.ok": [2.0] * 1000})
+    run = made_run([stage], plan=plan, events=[stalled] if stood_still else [])
+    run.manifest.workload = "store"
+    assert bool(examine(run).of(1).late) is not stood_still
+
+
 def test_a_queue_of_a_generator_that_had_no_free_core_is_not_the_targets() -> None:
     stages = ladder({"extend.ok": [23_000.0] * 5400})
     stages[2].gauges["cpu"] = 0.99
@@ -362,6 +385,23 @@ def test_things_that_are_made_later_than_the_plans_rate_has_them_due_are_not_hel
     plan["workload"] = {"kind": "spawn", "concurrency": 4}
     free = load_run(write_run(tmp_path / "free", [stage], plan=plan))
     assert examine(free).loads_held == [40]
+
+
+@pytest.mark.parametrize("stood_still", [True, False])
+def test_things_that_were_not_asked_for_because_a_worker_stood_still_are_no_queue(
+    tmp_path: Path, stood_still: bool
+) -> None:
+    plan: dict[str, Any] = {
+        "name": "made",
+        "target": {"kind": "lxd"},
+        "workload": {"kind": "spawn", "rate": 2},
+        "stages": [{"groups": 1, "instances": 40, "hold": "10s"}],
+    }
+    stage = MadeGrowth(40, 40, {"launch": (2_000.0, 40)}, over=100, hold=10)
+    run = load_run(write_run(tmp_path / "run", [stage], plan=plan))
+    if stood_still:
+        run.events.append({"t": 2.0, "event": "stall", "worker": "0", "seconds": 40.0, "cause": "stopped"})
+    assert bool(examine(run).of(run.stages[0].number).late) is not stood_still
 
 
 @pytest.mark.parametrize(("answered", "sustained"), [(13, True), (9, False)])
