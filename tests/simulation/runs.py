@@ -7,6 +7,7 @@ import asyncio
 import errno
 import functools
 import gc
+import itertools
 import os
 import random
 import tempfile
@@ -45,6 +46,10 @@ _AFTERWARDS = 120.0
 """Seconds that a run's end is watched for load that goes on."""
 _LONGEST = 6 * 3600.0
 """Seconds of virtual time in which every run that is drawn has to end."""
+_SIMULATED = itertools.count()
+_COLLECT_EVERY = 20
+"""Simulations after which what they left is collected. Python would never do so, as what it has frozen and thawed again
+is not counted; each leaves some 2 MB."""
 
 
 @dataclass
@@ -144,6 +149,8 @@ def simulate(
 ) -> T:
     """Play a run on a service of its own; raises NeverEnds if it goes on after `longest` virtual seconds, and Crashed
     with what nobody handled."""
+    if next(_SIMULATED) % _COLLECT_EVERY == 0:
+        gc.collect()
     with (
         simulation() as loop,
         tempfile.TemporaryDirectory() as rescued,

@@ -41,7 +41,7 @@ class Simulated(Target[SimulatedTarget, SimulatedEntry, Workspace]):
 
     def new_entry(self, plan: Plan, run_id: str, directory: Path) -> SimulatedEntry:
         assert isinstance(plan.target, SimulatedTarget)
-        SERVICES[plan.target.name].ledgers[name_prefix(run_id)] = directory / FILE
+        SERVICES[plan.target.name].ledgers[name_prefix(run_id)] = directory.resolve() / FILE
         return SimulatedEntry(run=run_id, prefix=name_prefix(run_id), target=plan.target)
 
     async def reach(self, entry: SimulatedEntry) -> None:
