@@ -244,9 +244,7 @@ def _at_its_end(run: RunData, begin: float, end: float) -> float:
     return max(_AT_ITS_END * (end - begin), 2 * run.bin_seconds)
 
 
-def _extended_too_late(
-    stage: StageResult, wanted: float, renew_time: float, stalls: Iterable[Stall]
-) -> str:
+def _extended_too_late(stage: StageResult, wanted: float, renew_time: float, stalls: Iterable[Stall]) -> str:
     rate = stage.throughput("extend")
     there = stage.gauges.get("held", wanted)
     due = there / renew_time

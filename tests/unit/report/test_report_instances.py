@@ -129,9 +129,7 @@ def test_the_page_tells_containers_timings_members_and_retries(small: RunData, p
 
 def test_one_of_each_is_said_as_one(document: dict[str, Any]) -> None:
     one = {"lost": 1, "again": 1, "reasons": []}
-    expect_document_readable(
-        document | {"repaired": 1, "events": document["events"] | {"connections": one}}
-    )
+    expect_document_readable(document | {"repaired": 1, "events": document["events"] | {"connections": one}})
 
 
 def test_stages_that_differ_in_members_have_a_column_for_each_number(tmp_path: Path) -> None:

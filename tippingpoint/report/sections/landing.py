@@ -112,9 +112,7 @@ def _sentence(last: Mapping[str, Any], things: str, *, landed: bool, hidden: boo
     if last["none"]:
         more = last["none"] - len(last["empty"])
         names = figures.listed([*last["empty"], *([f"{figures.number(more)} more"] if more > 0 else [])])
-        said += (
-            f"; {show_count(last['none'], 'host')} {choose(last['none'], 'has', 'have')} none ({names})"
-        )
+        said += f"; {show_count(last['none'], 'host')} {choose(last['none'], 'has', 'have')} none ({names})"
     if last["cv"] > max(_UNEVEN, 2 * last["chance"]):
         said += ". This is less even than random placement would be"
     unknown = "Hosts without any are unknown, because only an administrator can list hosts."
