@@ -457,9 +457,13 @@ class Agent:
         """Return this unit's word on the current run, or on another one while that is being ended."""
         state, part = self._state, self._state.part
         if state.run is not None and (part is None or part.run != state.run.id):
+            unbegun = PartState(run=state.run.id, directories=[])
+            if state.run.stopped:
+                unbegun = unbegun.model_copy(update={"phase": "over", "problem": state.run.stopped[:_LINE]})
+                return self._as_word(unbegun, None)
             waits = self._playing is not None and self._is_new(state.run)
             progress = UnitProgress(stage=0, size=0, held=0, preparing="the previous run is ended first")
-            return self._as_word(PartState(run=state.run.id, directories=[]), progress) if waits else None
+            return self._as_word(unbegun, progress) if waits else None
         if part is None or (state.run is None and self._playing is None):
             return None
         return self._as_word(part, self._part.progress if self._part is not None else None)

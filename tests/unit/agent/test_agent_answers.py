@@ -175,12 +175,12 @@ async def test_the_report_of_a_run_that_was_refused_at_once_says_why(tmp_path: P
     assert runs["runs"][0]["verdict"] == "failed"
 
 
-async def test_a_stopped_run_is_not_begun(tmp_path: Path) -> None:
+async def test_a_stopped_run_is_not_begun_and_its_unit_says_that_it_is_over(tmp_path: Path) -> None:
     told, word, ping = await asked_of(
         tmp_path,
         [{"do": "orders", "run": STOPPED, "unit": "load-claimer/0", "address": "127.0.0.1"}, {"do": "word"}],
     )
     assert told == {"ok": True}
-    assert word["word"] is None
+    assert (word["word"]["phase"], word["word"]["problem"]) == ("over", "asked for by a user")
     assert ping["running"] == ""
     assert json.loads((tmp_path / "agent.json").read_text())["run"]["stopped"] == "asked for by a user"
