@@ -30,6 +30,8 @@ class Keys:
         self._open: set[Future[Any]] = set()
         self._closed = False
         self._watches: dict[int, tuple[bytes, bytes, Watching, bool]] = {}
+        self._wanted: set[int] = set()
+        """Watches that have not ended, also those that have not begun."""
         self._coming: deque[tuple[int, Change]] = deque()
         """Changes on their way to watches, in order."""
         self._loop = asyncio.get_running_loop()
@@ -133,7 +135,11 @@ class Keys:
     def watch(
         self, number: int, prefix: bytes, start: int, watching: Watching, *, deletions: bool = False
     ) -> Future[None]:
+        self._wanted.add(number)
+
         def begin() -> bool:
+            if number not in self._wanted:
+                return True
             watching.began(start or self._service.revision + 1)
             self._watches[number] = prefix, after(prefix), watching, deletions
             for change in [each for each in self._service.changes if start and each.revision >= start]:
@@ -143,6 +149,7 @@ class Keys:
         return self._ask("watch", prefix, begin)
 
     def unwatch(self, number: int) -> None:
+        self._wanted.discard(number)
         self._watches.pop(number, None)
 
     def _changed(self, change: Change) -> None:
