@@ -27,6 +27,7 @@ from tippingpoint.analysis.latency import costs
 from tippingpoint.report import render_report
 from tippingpoint.report.document import build_document
 from tippingpoint.rundir.event_shapes import is_sound
+from tippingpoint.rundir.journal import count_of
 from tippingpoint.rundir.manifest import FILE as MANIFEST
 from tippingpoint.rundir.results import load_run
 from tippingpoint.util.exit_codes import MET, MISSED, TARGET_FAILED, WITHHELD
@@ -35,6 +36,8 @@ _ROUNDED = 0.05
 """Seconds by which a hold may be shorter than was asked for."""
 _TOGETHER = 1.0
 """Seconds within which units begin to hold a turn."""
+_GIVEN_UP = "no answer when the load ended"
+"""What a worker notes of a call that it gave up before its timeout."""
 _EXIT_CODES = {"met": MET, "missed": MISSED, "failed": TARGET_FAILED, "withheld": WITHHELD}
 
 
@@ -102,7 +105,8 @@ def ask_together(played: PlayedTogether) -> Analysis | None:
     for directory in measured:
         _ask_of_events(directory)
     ask_of_answers(played.answered, measured)
-    ask_of_losses(measured)
+    if "kind" not in played.drawn.plan["workload"]:  # things are lost in another way
+        ask_of_losses(measured)
     _ask_of_turns(played, measured)
     for part in measured if not played.drawn.events else ():
         ask_of_aborts(load_run(part), played.drawn.plan)
@@ -199,7 +203,16 @@ def _ask_of_costs(drawn: Drawn, analysis: Analysis) -> None:
         stage = stages.get(check.stage or 0)
         if check.percentile is None or check.observed is None or stage is None or stage.kind == "find":
             continue
-        late, served = stage.count(check.operation, "timeout"), stage.count(check.operation)
+        # A storm gives up what is in flight: it counts at its age, which may be less than the timeout.
+        given_up = sum(
+            count_of(event)
+            for event in analysis.run.events
+            if event["event"] == "error"
+            and (event.get("operation"), event.get("error")) == (check.operation, _GIVEN_UP)
+            and stage.kind == "storm"
+            and stage.begin <= event["t"] <= stage.begin + 1.5
+        )
+        late, served = stage.count(check.operation, "timeout") - given_up, stage.count(check.operation)
         if "after" in drawn.plan:  # what has no answer when a load is judged counts at its age
             continue
         if late > (late + served) * (1 - check.percentile / 100) + 1:

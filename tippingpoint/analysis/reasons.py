@@ -14,7 +14,16 @@ from tippingpoint.rundir.gathered import UnitStatus
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.takeovers import takeovers
-from tippingpoint.util.text import choose, place_of, show_amount, show_list, show_names, show_size, show_sizes
+from tippingpoint.util.text import (
+    choose,
+    place_of,
+    show_amount,
+    show_count,
+    show_list,
+    show_names,
+    show_size,
+    show_sizes,
+)
 
 EARLY = ("interrupted", "aborted", "cut", "running")
 """How a run ends before its plan does."""
@@ -98,7 +107,7 @@ def missing_units(run: RunData) -> list[str]:
     for (status, why), names in groups.items():
         several = len(names) > 1
         who = show_list(
-            names if len(names) <= _NAMED else [*names[:_NAMED], f"{len(names) - _NAMED} more units"]
+            names if len(names) <= _NAMED else [*names[:_NAMED], show_count(len(names) - _NAMED, "more unit")]
         )
         share = f"{'their shares' if several else 'its share'} of the load {'were' if several else 'was'}"
         if status == "missing":

@@ -301,10 +301,11 @@ def test_a_unit_that_went_away_counts_for_what_it_measured(tmp_path: Path) -> No
     assert run.stages[2].gauges["held"] == 2000
 
 
-def test_many_missing_units_are_one_sentence(tmp_path: Path) -> None:
-    verdict = analyse(gathered(tmp_path, digests_of(tmp_path, 1), 100)).verdict
+@pytest.mark.parametrize(("units", "more"), [(100, "96 more units"), (5, "1 more unit")])
+def test_many_missing_units_are_one_sentence(tmp_path: Path, units: int, more: str) -> None:
+    verdict = analyse(gathered(tmp_path, digests_of(tmp_path, 1), units)).verdict
     assert verdict.sentence == (
-        "Withheld: load-claimer/1, load-claimer/2, load-claimer/3 and 96 more units are missing: its result did not "
+        f"Withheld: load-claimer/1, load-claimer/2, load-claimer/3 and {more} are missing: its result did not "
         "arrive, their shares of the load were not measured."
     )
 
