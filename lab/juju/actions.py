@@ -1,6 +1,7 @@
 """Actions: users ask for them with the Action facade, and units get, begin and finish them with Uniter.
 
-Cancelling is from source (apiserver/facades/client/action and domain/operation of Juju 4.0), the rest is recorded. What
+Cancelling, and what Run refuses, is from source (apiserver/facades/client/action and domain/operation of Juju 4.0), the
+rest is recorded. What
 a request to enqueue answers about its tasks has no name and no parameters.
 """
 
@@ -23,6 +24,8 @@ from lab.juju.watching import watch
 facade("Action", "user")
 
 _LEADER = "/leader"
+_EXEC = "juju-exec"
+"""The name of the action that a command runs as."""
 _NO_TIMES = {"enqueued": NEVER, "started": NEVER, "completed": NEVER}
 
 
@@ -67,27 +70,47 @@ def _enqueue(call: Call) -> dict[str, Any]:
         _check_led(call, str(action["receiver"]))
     for name in names:
         _check_defined(call, str(name), str(first["name"]), str(first["receiver"]))
-    operation = call.model.operations.begin(str(first["name"]))
+    operation = call.model.operations.begin(f'action "{first["name"]}"')
 
     def add(action: dict[str, Any]) -> dict[str, Any]:
         receiver = str(action["receiver"])
         if _application(receiver) is None:
             raise Refused(f'"{receiver}" is not a valid unit tag')
-        unit = _receiver(call, receiver)
         task = call.model.operations.add(
             operation,
-            unit.name,
+            _receiver(call, receiver).name,
             str(first["name"]),
             first.get("parameters") or {},
             bool(first.get("parallel")),
             str(first.get("execution-group") or ""),
         )
-        described = {"tag": f"action-{task.id}", "receiver": unit_tag(unit.name), "name": ""}
-        times = _NO_TIMES | {"enqueued": task.enqueued}
-        return {"action": described | {"parallel": False}, **times, "status": task.status}
+        return _enqueued(task)
 
     results = for_each(actions, add, dict(_NO_TIMES))
     return {"operation": f"operation-{operation.id}", "actions": results}
+
+
+@method("Action", "Run", "admin")
+def _run(call: Call) -> dict[str, Any]:
+    params = call.params
+    command = str(params["commands"])
+    operation = call.model.operations.begin(f'exec "{command}"')
+    parameters = {"command": command, "timeout": params.get("timeout") or 0}
+
+    def add(name: str) -> dict[str, Any]:
+        unit = _receiver(call, name if name.endswith(_LEADER) else unit_tag(name))
+        parallel = bool(params.get("parallel"))
+        answer = _enqueued(call.model.operations.add(operation, unit.name, _EXEC, parameters, parallel, ""))
+        return answer | {"action": answer["action"] | {"execution-group": ""}}
+
+    results = for_each(params.get("units") or [], add, dict(_NO_TIMES))
+    return {"operation": f"operation-{operation.id}", "actions": results}
+
+
+def _enqueued(task: Task) -> dict[str, Any]:
+    described = {"tag": f"action-{task.id}", "receiver": unit_tag(task.unit), "name": ""}
+    times = _NO_TIMES | {"enqueued": task.enqueued}
+    return {"action": described | {"parallel": False}, **times, "status": task.status}
 
 
 def _application(receiver: str) -> str | None:

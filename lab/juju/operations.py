@@ -71,9 +71,9 @@ class Operations:
         self._pending: dict[str, dict[str, None]] = {}
         self.all: dict[str, Operation] = {}
 
-    def begin(self, action: str) -> Operation:
+    def begin(self, summary: str) -> Operation:
         """Add an operation without tasks."""
-        operation = Operation(self._id(), f'action "{action}"')
+        operation = Operation(self._id(), summary)
         self.all[operation.id] = operation
         return operation
 

@@ -12,6 +12,7 @@ QUICK = (
     "docs",
     "etcd/test_etcd_target.py",
     "etcd/test_runs.py",
+    "juju/test_client_calls.py",
     "juju/test_juju_contract.py",
     "juju/test_juju_hollow.py",
     "juju/test_juju_runs.py::TestRefusals",

@@ -245,7 +245,6 @@ def test_a_storm_brings_all_units_back(access: ControllerAccess) -> None:
             await here.until(lambda: here.counts["relation-change.ok"] >= 5)
             before = here.counts["connect.ok"]
             await here.run(1, "storm")
-            assert here.counts["connect.ok"] >= before
             await here.until(lambda: here.counts["connect.ok"] >= before + 12)
             changed = here.counts["relation-change.ok"]
             await here.until(lambda: here.counts["relation-change.ok"] >= changed + 5)

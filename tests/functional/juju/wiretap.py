@@ -13,6 +13,7 @@ import ssl
 import threading
 from pathlib import Path
 from types import TracebackType
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -24,14 +25,27 @@ _PATIENCE_S = 0.2
 _LONGEST_SEND_S = 120.0
 
 
-class Wiretap:
-    """Passes on what is said to a lab's first server and keeps every password it hears; `data` is a JUJU_DATA.
+class Said(NamedTuple):
+    """A request of a client."""
 
-    Listens from the beginning of the context to its end.
+    on: str
+    """ "model" or "controller": what its connection is for."""
+    what: str
+    """The facade, its version and the method, as "Client/8.FullStatus", or "PUT charm"."""
+    params: Any
+    """What was sent with it: parameters, or headers."""
+
+
+class Wiretap:
+    """Passes on what is said to a lab's first server. Keeps every password and every request that it hears.
+
+    `data` is a JUJU_DATA. Listens from the beginning of the context to its end.
     """
 
     def __init__(self, lab: JujuLab, directory: Path) -> None:
         self.secrets: set[str] = set()
+        self.said: list[Said] = []
+        """The requests, in the order in which they were sent."""
         self.data = directory / "tapped"
         self._lab = lab
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -73,7 +87,7 @@ class Wiretap:
             plain.settimeout(_LONGEST_SEND_S)
             client = both.enter_context(self._tls.wrap_socket(plain, server_side=True))
             server = both.enter_context(dial(self._lab.addresses[0], self._lab.ca))
-            ear = _Ear(self.secrets)
+            ear = _Ear(self.secrets, self.said)
             while not self._over.is_set():
                 for here, there in ((client, server), (server, client)):
                     data = _heard(here)
@@ -99,10 +113,12 @@ def _heard(end: ssl.SSLSocket) -> bytes | None:
 
 
 class _Ear:
-    """Finds passwords in what a client says: in the Authorization of an upload, in logins, in SetPasswords."""
+    """Hears what a client says, with the passwords in the Authorization of an upload, in logins, in SetPasswords."""
 
-    def __init__(self, secrets: set[str]) -> None:
+    def __init__(self, secrets: set[str], said: list[Said]) -> None:
         self._secrets = secrets
+        self._said = said
+        self._on = ""
         self._head = b""
         self._parser: Parser | None = None
 
@@ -112,12 +128,18 @@ class _Ear:
             return
         self._head += data
         head, end, rest = self._head.partition(b"\r\n\r\n")
-        if not end:
+        if not end or self._on:
             return
-        if authorization := re.search(rb"(?i)authorization: basic (\S+)", head):
-            self._secrets.add(authorization[1].decode())
+        first, *lines = head.decode("latin-1").split("\r\n")
+        method, path, _ = first.split(" ")
+        headers = {name.title(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        self._on = "model" if path.startswith("/model") else "controller"
+        if authorization := re.fullmatch(r"(?i)basic (\S+)", headers.get("Authorization", "")):
+            self._secrets.add(authorization[1])
             self._secrets.add(base64.b64decode(authorization[1]).decode().partition(":")[2])
-        elif b"upgrade: websocket" in head.lower():
+            wanted = ("Content-Type", "Juju-Curl")
+            self._said.append(Said(self._on, f"{method} charm", {name: headers.get(name) for name in wanted}))
+        elif headers.get("Upgrade", "").lower() == "websocket":
             self._parser = Parser()
             self._messages(rest)
 
@@ -126,7 +148,10 @@ class _Ear:
         with contextlib.suppress(ProtocolError):
             for opcode, payload in self._parser.feed(data):
                 if opcode == 1:
-                    self._find(json.loads(payload))
+                    message = json.loads(payload)
+                    what = f"{message['type']}/{message['version']}.{message['request']}"
+                    self._said.append(Said(self._on, what, message["params"]))
+                    self._find(message)
 
     def _find(self, value: object) -> None:
         if isinstance(value, dict):

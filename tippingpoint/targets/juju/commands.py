@@ -21,10 +21,12 @@ from tippingpoint.targets.juju.api.client import ApiClient
 from tippingpoint.targets.juju.api.connection import Connection
 from tippingpoint.targets.juju.api.errors import UNAUTHORIZED, ApiError, result_error
 from tippingpoint.targets.juju.api.model import GONE, ModelAdmin, ask, fields, items, log_in, unit_tag
-from tippingpoint.targets.juju.hollow import choose_cloud
+from tippingpoint.targets.juju.hollow import create_model
 
 _GRANTED = "tippingpoint@external"
 """A user of an identity provider, whom a controller need not know."""
+_EXEC_TIMEOUT = 300_000_000_000
+"""Nanoseconds after which a controller gives a command up: the client's default of 5 minutes."""
 _POLL_ACTION = (0.02, 1.5, 2.0)
 _POLL_MODEL = (0.01, 2.0, 2.0)
 _POLL_STATUS = (0.1, 2.0, 2.0)
@@ -73,27 +75,41 @@ class Commands:
 
     async def run(self, model: str, unit: str) -> None:
         """`juju run UNIT work`, until the action has ended."""
-        result: dict[str, Any] = {}
+        action: dict[str, Any] = {
+            "tag": "",
+            "receiver": unit_tag(unit),
+            "name": charm.ACTION,
+            "parameters": {},
+        }
+        await self._task(model, "EnqueueOperation", {"actions": [action]})
+
+    async def exec(self, model: str, unit: str) -> None:
+        """`juju exec --unit UNIT -- true`, until the command has ended."""
+        command = {"commands": "true", "timeout": _EXEC_TIMEOUT, "units": [unit]}
+        await self._task(model, "Run", command)
+
+    async def _task(self, model: str, method: str, request: object) -> None:
+        """Request a task of one unit, and poll for its end while its messages are awaited."""
         async with self._connected(model) as connection:
-            action: dict[str, Any] = {
-                "receiver": unit_tag(unit),
-                "name": charm.ACTION,
-                "parameters": {},
-                "tag": "",
-            }
-            answer = await ask(connection, "Action", "EnqueueOperation", {"actions": [action]})
-            queued = _first_of(answer, "actions", "Action", "EnqueueOperation")
-            tag = str(fields(queued.get("action")).get("tag"))
-            entities = {"entities": [{"tag": tag}]}
-            await _one(connection, "Action", "WatchActionsProgress", entities)
-            for pause in _pauses(*_POLL_ACTION):
-                answer = await ask(connection, "Action", "Actions", entities)
-                result = _first_of(answer, "results", "Action", "Actions")
-                if result.get("status") not in ("pending", "running"):
-                    break
-                await asyncio.sleep(pause)
+            answer = await ask(connection, "Action", method, request)
+            queued = _first_of(answer, "actions", "Action", method)
+            entities = {"entities": [{"tag": str(fields(queued.get("action")).get("tag"))}]}
+            watch = await _one(connection, "Action", "WatchActionsProgress", entities)
+            watcher = str(watch.get("watcher-id"))
+            result = await _one(connection, "Action", "Actions", entities)
+            messages = asyncio.create_task(_read_messages(connection, watcher))
+            await asyncio.sleep(0)  # sends its first request, even if the task has already ended
+            try:
+                for pause in _pauses(*_POLL_ACTION):
+                    if result.get("status") not in ("pending", "running"):
+                        break
+                    await asyncio.sleep(pause)
+                    result = await _one(connection, "Action", "Actions", entities)
+            finally:
+                messages.cancel()
+            await ask(connection, "StringsWatcher", "Stop", None, entity=watcher)
         if result.get("status") != "completed":
-            raise OperationFailed(f"{unit}: the action {charm.ACTION} is {result.get('status')}")
+            raise OperationFailed(f"{result.get('status')}: expected a task that completes")
 
     async def deploy(self, model: str, application: str, machine: str) -> None:
         """`juju deploy ./hollow.charm APPLICATION --to MACHINE`, which uploads the charm."""
@@ -110,8 +126,8 @@ class Commands:
             return (await admin.add_units(application, 1, [machine]))[0]
 
     async def remove_unit(self, model: str, unit: str) -> None:
-        """`juju remove-unit --force --no-wait UNIT`, until it is gone."""
-        async with self._admin(model) as admin:
+        """`juju remove-unit --force --no-wait --destroy-storage UNIT`, until it is gone."""
+        async with self._admin(model) as admin, self._connected(model):
             await admin.destroy_units([unit])
             application = unit.partition("/")[0]
             for pause in _pauses(*_POLL_STATUS):
@@ -121,8 +137,8 @@ class Commands:
                 await asyncio.sleep(pause)
 
     async def remove_application(self, model: str, application: str) -> None:
-        """`juju remove-application --force --no-wait APPLICATION`, until it is gone."""
-        async with self._admin(model) as admin:
+        """`juju remove-application --force --no-wait --destroy-storage APPLICATION`, until it is gone."""
+        async with self._admin(model) as admin, self._connected(model):
             await admin.destroy_applications([application])
             for pause in _pauses(*_POLL_STATUS):
                 if application not in fields((await admin.full_status([application])).get("applications")):
@@ -175,7 +191,7 @@ class Commands:
             await _one(connection, "Application", "Consume", {"args": [consumed]})
 
     async def remove_saas(self, model: str, alias: str) -> None:
-        """`juju remove-saas --force ALIAS`."""
+        """`juju remove-saas --force --no-wait ALIAS`."""
         request = {
             "applications": [{"application-tag": f"application-{alias}", "force": True, "max-wait": 0}]
         }
@@ -187,14 +203,10 @@ class Commands:
     async def add_model(self, name: str) -> str:
         """`juju add-model NAME`; returns its UUID."""
         async with self._connected() as connection:
-            user = self._access.user.tag
-            # The owner's field is qualifier from 4.0 on.
-            request = {"name": name, "owner-tag": user, "qualifier": self._access.user_name}
-            request |= await choose_cloud(connection, self._access)
-            return str((await ask(connection, "ModelManager", "CreateModel", request)).get("uuid"))
+            return await create_model(connection, self._access, name)
 
     async def destroy_model(self, model: str) -> None:
-        """`juju destroy-model --no-prompt --force --no-wait MODEL`, until it is gone."""
+        """`juju destroy-model --no-prompt --force --no-wait --destroy-storage MODEL`, until it is gone."""
         tag = f"model-{model}"
         destroyed = {"model-tag": tag, "destroy-storage": True, "force": True, "max-wait": 0}
         async with self._connected() as connection:
@@ -261,6 +273,13 @@ class Commands:
             yield connection
         finally:
             connection.close()
+
+
+async def _read_messages(connection: Connection, watcher: str) -> None:
+    """Ask for a task's messages, until cancelled or refused."""
+    with contextlib.suppress(OperationFailed):
+        while True:
+            await connection.call("StringsWatcher", "Next", None, watcher)
 
 
 async def _one(connection: Connection, facade: str, method: str, request: object) -> dict[str, Any]:

@@ -38,6 +38,8 @@ UNITS_PER_MACHINE = 1000
 APPLICATIONS_PER_CALL = 100
 PASSWORDS_PER_CALL = 300
 
+_QUALIFIED = 11
+"""The version of ModelManager from which on a model's owner is a qualifier."""
 _ADDRESSES = ipaddress.ip_network("192.0.2.0/24")  # TEST-NET-1 of RFC 5737: assigned to nobody
 
 Progress = Callable[[str, int, int], None]
@@ -63,13 +65,8 @@ async def make_model(access: ControllerAccess, name: str) -> str:
     TargetError if the user may not add models or no cloud has machines; OperationFailed for any other refusal.
     """
     async with _controller(access) as connection:
-        user = access.user.tag
-        request: dict[str, Any] = {"name": name, "config": {}}
-        # The field is owner-tag up to Juju 3 and qualifier (a user's name) from 4.0; each ignores the other.
-        request |= {"owner-tag": user, "qualifier": access.user_name}
         try:
-            request |= await choose_cloud(connection, access)
-            model = await ask(connection, "ModelManager", "CreateModel", request)
+            return await create_model(connection, access, name)
         except ApiError as refused:
             # Juju 4.0 gives "access not found" no code.
             if refused.code == UNAUTHORIZED or "access not found" in refused.message:
@@ -79,10 +76,18 @@ async def make_model(access: ControllerAccess, name: str) -> str:
                     "the name of an existing model, or a user with add-model access (juju grant-cloud)",
                 ) from None
             raise
-        uuid = model.get("uuid")
-        if not isinstance(uuid, str):
-            raise ApiError(f"model {name}: made without a UUID", "", "ModelManager", "CreateModel")
-        return uuid
+
+
+async def create_model(connection: Connection, access: ControllerAccess, name: str) -> str:
+    """Create a model as `juju add-model NAME` does, over a connection to the controller, and return its UUID."""
+    # The owner's field is qualifier (a user's name) from 4.0 on.
+    qualified = connection.facades.get("ModelManager", 0) >= _QUALIFIED
+    owner = {"qualifier": access.user_name} if qualified else {"owner-tag": access.user.tag}
+    request = {"name": name, **owner, **await _choose_cloud(connection, access)}
+    uuid = (await ask(connection, "ModelManager", "CreateModel", request)).get("uuid")
+    if not isinstance(uuid, str):
+        raise ApiError(f"model {name}: made without a UUID", "", "ModelManager", "CreateModel")
+    return uuid
 
 
 async def find_model(access: ControllerAccess, name: str) -> str:
@@ -316,7 +321,7 @@ async def _controller(access: ControllerAccess) -> AsyncGenerator[Connection]:
         await client.close()
 
 
-async def choose_cloud(connection: Connection, access: ControllerAccess) -> dict[str, str]:
+async def _choose_cloud(connection: Connection, access: ControllerAccess) -> dict[str, str]:
     """Return the fields of CreateModel that choose the cloud; none leaves the choice to the controller."""
     clouds = fields((await ask(connection, "Cloud", "Clouds", {})).get("clouds"))
     with_machines = {

@@ -62,11 +62,14 @@ class Made:
     units: dict[str, str] = field(default_factory=dict[str, str])
     """Units that were added, with their machines."""
     relations: list[Pair] = field(default_factory=list[Pair])
+    changing: set[Pair] = field(default_factory=set[Pair])
+    """Relations that a command is making or removing now."""
     offers: list[str] = field(default_factory=list[str])
     """Names of offers."""
     saas: list[str] = field(default_factory=list[str])
     secrets: list[str] = field(default_factory=list[str])
-    granted: bool = False
+    granted: bool | None = False
+    """Whether a user was granted access; None while a command changes it."""
 
 
 class OperatedModel:

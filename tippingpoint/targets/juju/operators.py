@@ -7,12 +7,14 @@ import itertools
 import random
 from asyncio import Future
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from tippingpoint.errors import OperationFailed
 from tippingpoint.plan.operate import Command
 from tippingpoint.targets.juju.api.access import ControllerAccess
 from tippingpoint.targets.juju.commands import Commands
+from tippingpoint.targets.juju.grow_steps import Pair
 from tippingpoint.targets.juju.ledger import operated_model
 from tippingpoint.targets.juju.operated_model import OperatedModel
 
@@ -57,7 +59,8 @@ class Operators:
             "show-model": lambda model: self._commands.show_model(model.uuid),
             "status": lambda model: self._commands.status(model.uuid),
             "config": self._config,
-            "run": self._run,
+            "run": partial(self._on_a_unit, commands.run),
+            "exec": partial(self._on_a_unit, commands.exec),
             "deploy": self._deploy,
             "remove-application": self._remove_application,
             "add-unit": self._add_unit,
@@ -70,8 +73,8 @@ class Operators:
             "remove-saas": self._remove_saas,
             "add-model": lambda model: self._add_model(),
             "destroy-model": lambda model: self._destroy_model(),
-            "grant": self._grant,
-            "revoke": self._revoke,
+            "grant": partial(self._access_to, True),
+            "revoke": partial(self._access_to, False),
             "add-secret": self._add_secret,
             "remove-secret": self._remove_secret,
         }
@@ -109,9 +112,9 @@ class Operators:
 
         return work()
 
-    def _run(self, model: OperatedModel) -> Work | None:
+    def _on_a_unit(self, command: Callable[[str, str], Work], model: OperatedModel) -> Work | None:
         unit = model.a_unit()
-        return self._commands.run(model.uuid, unit) if unit is not None else None
+        return command(model.uuid, unit) if unit is not None else None
 
     # -- what they make and remove --------------------------------------------------------------------
 
@@ -154,29 +157,35 @@ class Operators:
     def _integrate(self, model: OperatedModel) -> Work | None:
         # The shape's relations go from the lower application to the higher one: these go the other way.
         applications = range(len(model.applications))
-        free = [
-            (one, other)
-            for one in applications
-            for other in range(one)
-            if (one, other) not in model.made.relations
-        ]
+        taken = {*model.made.relations, *model.made.changing}
+        free = [(one, other) for one in applications for other in range(one) if (one, other) not in taken]
         if not free:
             return None
         pair = random.choice(free)
-        model.made.relations.append(pair)
 
         async def work() -> None:
-            try:
-                await self._commands.integrate(model.uuid, *model.ends(*pair))
-            except OperationFailed:
-                model.made.relations.remove(pair)
-                raise
+            await self._commands.integrate(model.uuid, *model.ends(*pair))
+            model.made.relations.append(pair)
 
-        return work()
+        return self._changing(model, pair, work())
 
     def _remove_relation(self, model: OperatedModel) -> Work | None:
         pair = _taken(model.made.relations)
-        return self._commands.remove_relation(model.uuid, *model.ends(*pair)) if pair is not None else None
+        if pair is None:
+            return None
+        return self._changing(model, pair, self._commands.remove_relation(model.uuid, *model.ends(*pair)))
+
+    def _changing(self, model: OperatedModel, pair: Pair, work: Work) -> Work:
+        """Do something to a relation, which no other command touches meanwhile."""
+        model.made.changing.add(pair)
+
+        async def and_release() -> None:
+            try:
+                await work
+            finally:
+                model.made.changing.discard(pair)
+
+        return and_release()
 
     def _offer(self, model: OperatedModel) -> Work:
         application = random.choice([*model.applications])
@@ -196,11 +205,15 @@ class Operators:
         offers = [(each, name) for each in self._models if each is not model for name in each.made.offers]
         if not offers:
             return None
-        url = self._url(*random.choice(offers))
+        source, name = random.choice(offers)
+        source.made.offers.remove(name)  # so that nobody removes it meanwhile
 
         async def work() -> None:
             alias = f"saas{next(self._numbers)}"
-            await self._commands.consume(model.uuid, url, alias)
+            try:
+                await self._commands.consume(model.uuid, self._url(source, name), alias)
+            finally:
+                source.made.offers.append(name)
             model.made.saas.append(alias)
 
         return work()
@@ -223,17 +236,20 @@ class Operators:
         model = _taken(self._added)
         return self._commands.destroy_model(model) if model is not None else None
 
-    def _grant(self, model: OperatedModel) -> Work | None:
-        if model.made.granted:
+    def _access_to(self, grant: bool, model: OperatedModel) -> Work | None:
+        if model.made.granted is not (not grant):
             return None
-        model.made.granted = True
-        return self._commands.grant(model.uuid)
+        model.made.granted = None
 
-    def _revoke(self, model: OperatedModel) -> Work | None:
-        if not model.made.granted:
-            return None
-        model.made.granted = False
-        return self._commands.revoke(model.uuid)
+        async def work() -> None:
+            try:
+                await (self._commands.grant if grant else self._commands.revoke)(model.uuid)
+            except OperationFailed:
+                model.made.granted = not grant
+                raise
+            model.made.granted = grant
+
+        return work()
 
     def _add_secret(self, model: OperatedModel) -> Work:
         async def work() -> None:

@@ -173,8 +173,9 @@ class WorkingAgent(Agent):
 
     async def _run_action(self, number: str, connection: Connection) -> None:
         tag = {"entities": [{"tag": f"action-{number}"}]}
-        await self._get(connection, "Actions", tag, absent_is_fine=True)
-        await self._set_agent_status(connection, "executing", f"running action {charm.ACTION}")
+        answer = await self._get(connection, "Actions", tag, absent_is_fine=True)
+        name = fields(fields(first_result(answer)).get("action")).get("name")
+        await self._set_agent_status(connection, "executing", f"running action {name}")
         await self._get(connection, "BeginActions", tag, absent_is_fine=True)
         await self._get(connection, "GetUnitContext", {"tag": self.identity.tag})
         result = {

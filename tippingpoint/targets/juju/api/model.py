@@ -64,12 +64,20 @@ async def log_in(
 
 
 async def ask(
-    connection: Connection, facade: str, request: str, params: object, within: float = ANSWER_WITHIN
+    connection: Connection,
+    facade: str,
+    request: str,
+    params: object,
+    within: float = ANSWER_WITHIN,
+    entity: str = "",
 ) -> dict[str, Any]:
-    """Make one call and return its answer, an object; OperationFailed if none comes within `within` seconds."""
+    """Make one call and return its answer, an object; OperationFailed if none comes within `within` seconds.
+
+    `entity` is the id of a watcher, for a call of one.
+    """
     try:
         async with asyncio.timeout(within):
-            return fields(await connection.call(facade, request, params))
+            return fields(await connection.call(facade, request, params, entity))
     except TimeoutError:
         name = f"{facade}.{request}"
         raise OperationFailed(f"{connection.server}: no answer to {name} within {within:g} s") from None
@@ -199,6 +207,7 @@ class ModelAdmin:
         revision = int(url.rpartition("-")[2])
         base = self._base()
         series = {"series": "jammy"} if self._before_bases else {}
+        architecture = {"architecture": ARCHITECTURE} if self._before_bases else {}
         placement = [{"scope": "#", "directive": machine}] * units
         request = {
             "applications": [
@@ -210,16 +219,16 @@ class ModelAdmin:
                         "type": "",
                         "id": "",
                         "revision": revision,
-                        "architecture": ARCHITECTURE,
                         "base": base,
+                        **architecture,
                         **series,
                     },
                     "channel": "",
                     "num-units": units,
                     "config-yaml": "",
-                    "config": {},
                     "constraints": {},
                     "placement": placement,
+                    "Force": False,
                     **series,
                 }
                 for application in applications
@@ -246,7 +255,7 @@ class ModelAdmin:
 
     async def destroy_relation(self, one: str, other: str) -> None:
         """Remove the relation of two endpoints by force; endpoints are named as in `relate`."""
-        relation = {"endpoints": [one, other], "force": True, "max-wait": 0}
+        relation = {"endpoints": [one, other], "relation-id": 0, "force": True}
         await self.ask("Application", "DestroyRelation", relation)
 
     async def full_status(self, patterns: Sequence[str] = ()) -> dict[str, Any]:
