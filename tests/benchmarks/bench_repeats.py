@@ -58,7 +58,8 @@ from lab.etcd.cluster import EtcdLab  # noqa: E402
 from lab.etcd.programs import find_etcd  # noqa: E402
 from lab.tether import tethered  # noqa: E402
 from tests.benchmarks.sides import ran_seconds  # noqa: E402
-from tippingpoint.compare.compare import Comparison, compare  # noqa: E402
+from tippingpoint.compare.compare import compare  # noqa: E402
+from tippingpoint.compare.comparison import Comparison  # noqa: E402
 from tippingpoint.errors import TargetError, UserError  # noqa: E402
 from tippingpoint.plan.read import parse_plan  # noqa: E402
 from tippingpoint.play.runner import Runner  # noqa: E402

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tippingpoint.compare.compare import Comparison
+from tippingpoint.compare.comparison import Comparison
 from tippingpoint.compare.named import compare_named, compare_repeats
 from tippingpoint.errors import UserError
 from tippingpoint.report import write_comparison

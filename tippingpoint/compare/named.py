@@ -7,7 +7,8 @@ from pathlib import Path
 
 from tippingpoint.compare.baseline_texts import PREFIX
 from tippingpoint.compare.baselines import load_baseline
-from tippingpoint.compare.compare import Comparison, compare
+from tippingpoint.compare.compare import compare
+from tippingpoint.compare.comparison import Comparison
 from tippingpoint.digest.digest_file import SUFFIX, load_digest_file
 from tippingpoint.errors import UserError
 from tippingpoint.rundir.copies import without_copies

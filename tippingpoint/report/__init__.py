@@ -15,7 +15,7 @@ from tippingpoint.analysis.analyse import Analysis
 from tippingpoint.report.document import build_document
 
 if TYPE_CHECKING:
-    from tippingpoint.compare.compare import Comparison
+    from tippingpoint.compare.comparison import Comparison
     from tippingpoint.compare.trend.history import Trend
 
 RunFormat = Literal["html", "md", "json", "junit"]

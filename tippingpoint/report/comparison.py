@@ -19,7 +19,8 @@ from tippingpoint.analysis.cost import Cost
 from tippingpoint.analysis.latency import costs
 from tippingpoint.compare.baselines import RallyTable
 from tippingpoint.compare.cells import PERCENTILES
-from tippingpoint.compare.compare import ALL_CALLS, Comparison, Overall, Recovery, Row, ratio_words
+from tippingpoint.compare.clauses import ratio_words
+from tippingpoint.compare.comparison import ALL_CALLS, Comparison, Overall, Recovery, Row
 from tippingpoint.compare.costs import is_shown
 from tippingpoint.compare.names import letter
 from tippingpoint.compare.pair import Against

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from tests.unit.made.made_runs import made_run, made_stage
 from tippingpoint.analysis.confidence import percentile_interval
-from tippingpoint.compare.compare import Comparison, Row, compare
+from tippingpoint.compare.compare import compare
+from tippingpoint.compare.comparison import Comparison, Row
 from tippingpoint.compare.reach import Reach, tips_against
 from tippingpoint.errors import UserError
 from tippingpoint.rundir.histogram import Histogram

@@ -11,7 +11,8 @@ from tests.unit.made.openstack_runs import write_cycles, write_servers
 from tests.unit.report.test_report import assert_loads_nothing, said
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.compare.baselines import load_baseline
-from tippingpoint.compare.compare import Comparison, OperationCost, compare
+from tippingpoint.compare.compare import compare
+from tippingpoint.compare.comparison import Comparison, OperationCost
 from tippingpoint.report import write_comparison
 from tippingpoint.rundir.resources import FigureData, Resources, Series, write_resources
 from tippingpoint.rundir.results import RunData, load_run

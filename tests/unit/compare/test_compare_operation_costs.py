@@ -6,7 +6,8 @@ import pytest
 
 from tests.unit.made.sliced_runs import noisy, sliced_run
 from tippingpoint.analysis.analyse import analyse
-from tippingpoint.compare.compare import Comparison, compare
+from tippingpoint.compare.compare import compare
+from tippingpoint.compare.comparison import Comparison
 from tippingpoint.compare.trend.series import figures_of
 from tippingpoint.rundir.results import RunData
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from tippingpoint.compare.baselines import Baseline, Figure, load_baseline
-from tippingpoint.compare.compare import Comparison, compare
+from tippingpoint.compare.compare import compare
+from tippingpoint.compare.comparison import Comparison
 from tippingpoint.compare.published import PublishedRow, compare_published
 from tippingpoint.errors import UserError
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.made.disturbed_runs import outage, steady, write_disturbed
-from tippingpoint.compare.compare import Comparison, compare
+from tippingpoint.compare.compare import compare
+from tippingpoint.compare.comparison import Comparison
 from tippingpoint.report import write_comparison
 from tippingpoint.rundir.results import RunData
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tests.unit.compare.mirrored import assert_mirrored
 from tests.unit.made.made_runs import made_run, made_stage, repeated
 from tippingpoint.analysis.analyse import analyse
-from tippingpoint.compare.compare import SERVED, Comparison, Overall, compare
+from tippingpoint.compare.compare import compare
+from tippingpoint.compare.comparison import SERVED, Comparison, Overall
 from tippingpoint.compare.ramp import alike, ramp_of
 from tippingpoint.compare.served import most_served
 from tippingpoint.report import write_comparison

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tests.unit.compare.mirrored import assert_mirrored
 from tests.unit.made.made_runs import made_run, made_stage, repeated
 from tippingpoint.analysis.analyse import analyse
-from tippingpoint.compare.compare import ALL_CALLS, Comparison, Overall, compare
+from tippingpoint.compare.compare import compare
+from tippingpoint.compare.comparison import ALL_CALLS, Comparison, Overall
 from tippingpoint.compare.ramp import ramp_of
 from tippingpoint.compare.typical import parts_of
 from tippingpoint.report import write_comparison

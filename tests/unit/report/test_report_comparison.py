@@ -26,7 +26,8 @@ from tests.unit.report.test_report import (
     spawn_stages,
 )
 from tippingpoint.compare.baselines import load_baseline
-from tippingpoint.compare.compare import Comparison, compare
+from tippingpoint.compare.compare import compare
+from tippingpoint.compare.comparison import Comparison
 from tippingpoint.report import write_comparison
 from tippingpoint.report.formats.markup import LIMIT
 from tippingpoint.rundir.manifest import Manifest
