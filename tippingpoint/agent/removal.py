@@ -24,7 +24,7 @@ class Removal:
 
     def __init__(
         self,
-        keeping: RunStore,
+        store: RunStore,
         going_on: Callable[[], list[str]],
         changed: Callable[[], None],
         unit: Callable[[], str],
@@ -32,7 +32,7 @@ class Removal:
         """`going_on` names the parts that may still need their objects; `changed` is called when a problem appears
         or is solved; `unit` returns the agent's unit."""
         self._unit = unit
-        self._keeping = keeping
+        self._store = store
         self._going_on = going_on
         self._changed = changed
         self._problems: dict[str, str] = {}
@@ -52,7 +52,7 @@ class Removal:
         """Remove what is left of a part now; returns how many things were removed. Raises what RunStore.remove
         raises."""
         async with self._one_at_a_time:
-            removed = await self._keeping.remove(part)
+            removed = await self._store.remove(part)
         self._forget(part)
         return removed
 
@@ -65,7 +65,7 @@ class Removal:
     async def _remove_all(self) -> None:
         begun, tries = timing.monotonic(), 0
         until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(timing.wall() + GIVEN_UP_AFTER))
-        while left := [part for part in self._keeping.left() if part not in self._going_on()]:
+        while left := [part for part in self._store.left() if part not in self._going_on()]:
             again = timing.monotonic() - begun < GIVEN_UP_AFTER
             for part in left:
                 try:
@@ -74,11 +74,11 @@ class Removal:
                     self._note(part, describe(problem), until if again else "")
             if not again:
                 return
-            if any(self._keeping.is_left(part) for part in left):
+            if any(self._store.is_left(part) for part in left):
                 tries += 1
                 await asyncio.sleep(doubled(tries, FIRST_WAIT, LONGEST_WAIT))
             for part in left:
-                if not self._keeping.is_left(part):  # somebody else may have removed it
+                if not self._store.is_left(part):  # somebody else may have removed it
                     self._forget(part)
 
     def _forget(self, part: str) -> None:

@@ -70,7 +70,7 @@ class Agent:
         self._wake_file = wake_file
         self._unit = unit
         self._start_worker = start_worker
-        self._keeping = RunStore(state)
+        self._store = RunStore(state)
         self._state = State.load(state)
         self._clocks = Clocks()
         self._measured = Measured()
@@ -78,11 +78,11 @@ class Agent:
         self._no_metrics = ""
         self._tasks = Tasks()
         self._removal = Removal(
-            self._keeping, self._wanted_parts, self._wake, lambda: self._state.unit or self._unit
+            self._store, self._wanted_parts, self._wake, lambda: self._state.unit or self._unit
         )
-        self._admission = LoginCheck(wake_file.parent, lambda: self._playing is not None, self._wake)
+        self._login_check = LoginCheck(wake_file.parent, lambda: self._playing is not None, self._wake)
         self._judging = Judging(state, self._wake)
-        self._asking = FigureCollector(self._wake)
+        self._collector = FigureCollector(self._wake)
         self._awaits = False
         """Whether the charm waits for something that no event announces."""
         self._part: PartRunner | None = None
@@ -138,9 +138,9 @@ class Agent:
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
-        await self._admission.close()
+        await self._login_check.close()
         await self._judging.close()
-        await self._asking.close()
+        await self._collector.close()
         await self._tasks.close()
         await self._removal.close()
         await self._clocks.close()
@@ -173,14 +173,14 @@ class Agent:
         await self._clocks.listen(orders.address)
         self._told.set()
         self._follow()
-        self._asking.tell(run if orders.leads else None, orders.prometheus, self._offset)
+        self._collector.tell(run if orders.leads else None, orders.prometheus, self._offset)
         if run is not None and run.over and orders.target:
             self._remove_what_is_left_of(orders.lost, run, orders.target)
         return {}
 
     async def _access(self, access: requests.AccessRequest) -> dict[str, Any]:
         self._awaits = access.awaits
-        known = self._admission.tell(access.target, access.files)
+        known = self._login_check.tell(access.target, access.files)
         return {"problem": known.problem, "refused": known.refused, "trying": known.trying}
 
     async def _leave(self, leave: requests.Leave) -> dict[str, Any]:
@@ -247,7 +247,7 @@ class Agent:
         part = self._state.part
         if run.over or run.stopped or (part is not None and part.run == run.id):
             return False
-        kept = self._keeping.load(run.id)
+        kept = self._store.load(run.id)
         return kept is None or not kept.parts
 
     def _begin(self, run: SharedRun, takes_up: ResumedRun | None = None) -> None:
@@ -283,7 +283,7 @@ class Agent:
                 run,
                 plan,
                 state.unit,
-                self._keeping.parts,
+                self._store.parts,
                 self._measured,
                 self._reached,
                 self._reported,
@@ -311,7 +311,7 @@ class Agent:
 
     async def _recover(self, cut: PartState) -> None:
         """Resume a part that was cut if possible and if the run continues; otherwise close it."""
-        directory = self._keeping.parts / cut.directories[-1]
+        directory = self._store.parts / cut.directories[-1]
         try:
             _, taken_up = await asyncio.to_thread(take_up, directory)
         except Exception:  # a part that cannot be read is closed as it is
@@ -340,14 +340,14 @@ class Agent:
         assert part is not None
         if ended.removed:
             for name in part.directories:
-                self._keeping.set_removed(name)
+                self._store.set_removed(name)
         problem = ended.problem
         if directory is not None:
             try:
-                directories = [*map(self._keeping.parts.joinpath, part.directories[:-1]), directory]
+                directories = [*map(self._store.parts.joinpath, part.directories[:-1]), directory]
                 digest = await asyncio.to_thread(digest_of, directories)
                 if digest:
-                    self._keeping.keep_digest(part.run, self._state.unit, digest)
+                    self._store.keep_digest(part.run, self._state.unit, digest)
             except Exception as lost:
                 log(f"{part.directories[-1]}: no result: {describe(lost)}")
                 problem = problem or "its result could not be assembled (see the log of the agent's service)"
@@ -356,19 +356,19 @@ class Agent:
         assert self._state.part is not None  # it has the new offset
         self._enter(self._state.part.model_copy(update={"phase": ended.phase, "problem": problem[:_LINE]}))
         self._keep_run()
-        self._keeping.prune(self._named_runs())
+        self._store.prune(self._named_runs())
         self._removal.begin()
         self._follow()
 
     def _remove_what_is_left_of(self, units: list[str], run: SharedRun, target: Mapping[str, Any]) -> None:
         """Take over what lost units left on the target, once."""
         for unit in units:
-            kept = self._keeping.load(run.id) or StoredRun(run=run)
+            kept = self._store.load(run.id) or StoredRun(run=run)
             if unit == self._state.unit or part_name(run, unit) in kept.parts:
                 continue
             try:
-                part = inherit(run, unit, target, self._keeping.parts)
-                self._keeping.save(kept.model_copy(update={"parts": [*kept.parts, part]}))
+                part = inherit(run, unit, target, self._store.parts)
+                self._store.save(kept.model_copy(update={"parts": [*kept.parts, part]}))
             except UserError as problem:
                 log(f"what {unit} left on the target is unknown: {problem}")
                 continue
@@ -434,7 +434,7 @@ class Agent:
 
     async def _word(self, _: requests.Word) -> dict[str, Any]:
         word = self._said()
-        figures = self._asking.news()
+        figures = self._collector.news()
         return {
             "figures": None if figures is None else figures.model_dump(mode="json"),
             "word": None if word is None else word.model_dump(mode="json", exclude_none=True),
@@ -492,7 +492,7 @@ class Agent:
         part = self._state.part
         if part is None or part.phase not in ENDED:
             return None
-        digest = self._keeping.digests(part.run).get(self._state.unit)
+        digest = self._store.digests(part.run).get(self._state.unit)
         return None if digest is None else {"run": part.run, "digest": digest}
 
     # -- runs --------------------------------------------------------------------------------------
@@ -508,7 +508,7 @@ class Agent:
                     "verdict": kept.verdict,
                     "units": kept.run.units,
                 }
-                for kept in self._keeping.all()
+                for kept in self._store.all()
             ]
         }
 
@@ -519,35 +519,35 @@ class Agent:
         return "running" if now and not run.over else "over"
 
     async def _keep(self, keep: requests.Keep) -> dict[str, Any]:
-        run = self._keep_words(self._keeping.load(keep.shared.id) or StoredRun(run=keep.shared), keep).run.id
-        await asyncio.to_thread(keep_digests, self._keeping, run, keep.digests)
-        self._keeping.prune(self._named_runs())
+        run = self._keep_words(self._store.load(keep.shared.id) or StoredRun(run=keep.shared), keep).run.id
+        await asyncio.to_thread(keep_digests, self._store, run, keep.digests)
+        self._store.prune(self._named_runs())
         return {}
 
     def _keep_words(self, kept: StoredRun, given: requests.Keep | requests.Report) -> StoredRun:
         words = {**kept.words, **{unit: word for unit, word in given.words.items() if word is not None}}
         kept = kept.model_copy(update={"run": furthest(kept.run, given.shared), "words": words})
-        self._keeping.save(kept)
+        self._store.save(kept)
         return kept
 
     async def _report(self, report: requests.Report) -> dict[str, Any]:
         kept = self._keep_words(self._kept(report), report)
         written = await asyncio.to_thread(
-            write_reports, self._keeping, kept, report.digests, self._live(kept.run.id), report.format
+            write_reports, self._store, kept, report.digests, self._live(kept.run.id), report.format
         )
-        latest = self._keeping.load(kept.run.id) or kept
-        self._keeping.save(latest.model_copy(update={"verdict": written.outcome}))
+        latest = self._store.load(kept.run.id) or kept
+        self._store.save(latest.model_copy(update={"verdict": written.outcome}))
         return {"text": written.text, "path": str(written.path), "run": kept.run.id}
 
     def _kept(self, report: requests.Report) -> StoredRun:
         """Return what is known about the run for which a report is requested."""
         if not report.run and report.shared is None:
-            latest = self._keeping.all()[:1]
+            latest = self._store.all()[:1]
             if not latest:
                 raise UserError("run", "none", "a run that was started; there is none yet")
             return latest[0]
         name = report.run or (report.shared.id if report.shared is not None else "")
-        kept = self._keeping.load(name)
+        kept = self._store.load(name)
         if kept is None and report.shared is not None and report.shared.id == name:
             kept = StoredRun(run=report.shared)
         if kept is None:
@@ -559,20 +559,20 @@ class Agent:
         part = self._state.part
         if self._part is None or part is None or part.run != run:
             return None
-        return self._state.unit, [self._keeping.parts / name for name in part.directories]
+        return self._state.unit, [self._store.parts / name for name in part.directories]
 
     def _keep_run(self) -> None:
         """Save the latest state of the run, and which directories are this unit's part of it."""
         run, part = self._state.run, self._state.part
         if run is None:
             return
-        kept = self._keeping.load(run.id) or StoredRun(run=run)
+        kept = self._store.load(run.id) or StoredRun(run=run)
         ours = part.directories if part is not None and part.run == run.id else []
         parts = list(dict.fromkeys([*ours, *kept.parts]))
         fresh = kept.model_copy(update={"run": furthest(kept.run, run), "parts": parts})
         with _told_in_the_log():
             if fresh != kept or not kept.parts:
-                self._keeping.save(fresh)
+                self._store.save(fresh)
 
     def _named_runs(self) -> list[str]:
         """The runs that are in use."""
@@ -590,20 +590,20 @@ class Agent:
     async def _clean(self, clean: requests.Clean) -> dict[str, Any]:
         wanted = self._wanted_parts()
         if clean.run:
-            kept = self._keeping.load(clean.run)
+            kept = self._store.load(clean.run)
             if kept is None:
                 raise UserError("run", clean.run, "the id of a run that is kept here")
             if any(part in wanted for part in kept.parts):
                 raise UserError("run", clean.run, "one that has ended: it is still running; stop it first")
             parts = kept.parts
         else:
-            parts = [part for kept in self._keeping.all() for part in kept.parts if part not in wanted]
+            parts = [part for kept in self._store.all() for part in kept.parts if part not in wanted]
         return {"task": self._tasks.begin(self._clean_parts(parts))}
 
     async def _clean_parts(self, parts: list[str]) -> str:
         lines: list[str] = []
         for part in parts:
-            if (self._keeping.parts / part).is_dir():
+            if (self._store.parts / part).is_dir():
                 try:
                     lines.append(f"{part}: removed {await self._removal.remove(part)}")
                 except Exception as problem:

@@ -21,8 +21,8 @@ class CapacityGate:
     def __init__(
         self,
         target: Target[Any, Any, Any],
-        own: PlanShare,
-        made: Inventory,
+        plan_share: PlanShare,
+        inventory: Inventory,
         faults: FaultTimeline,
         record: Record,
         interruption: Interruption,
@@ -30,8 +30,8 @@ class CapacityGate:
         force: bool,
     ) -> None:
         self._target = target
-        self._own = own
-        self._made = made
+        self._plan_share = plan_share
+        self._inventory = inventory
         self._faults = faults
         self._record = record
         self._interruption = interruption
@@ -54,7 +54,7 @@ class CapacityGate:
 
     def has_more_than(self, spec: AnyStage) -> bool:
         """Return whether things have to be removed for this stage because the previous one had more."""
-        return self._filled is not None and self._own.plan.removes(self._filled, spec)
+        return self._filled is not None and self._plan_share.plan.removes(self._filled, spec)
 
     async def make(self, spec: AnyStage, place: str) -> None:
         """Start the lab members that a stage needs; raises UserError if the stage does not fit.
@@ -82,7 +82,7 @@ class CapacityGate:
     async def _check(self, spec: SpawnStage, place: str) -> None:
         try:
             there = self._filled.size if self._filled is not None else 0
-            await self._target.check_room(self._made.entries[0], self._own.plan, spec, there)
+            await self._target.check_room(self._inventory.entries[0], self._plan_share.plan, spec, there)
         except UserError as refused:
             if refused.field.startswith("target."):
                 raise

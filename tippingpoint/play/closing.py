@@ -33,7 +33,7 @@ class Closing:
         record: Record,
         pool: WorkerPool,
         faults: FaultTimeline,
-        made: Inventory,
+        inventory: Inventory,
         *,
         figures: RunFigures | None,
         of_unit: bool,
@@ -47,7 +47,7 @@ class Closing:
         self._record = record
         self._pool = pool
         self._faults = faults
-        self._made = made
+        self._inventory = inventory
         self._figures = figures
         self._of_unit = of_unit
         self._takes_up = takes_up
@@ -59,10 +59,10 @@ class Closing:
     async def early(self, early: EndedEarly) -> Path:
         """End a run early, keeping its results; raises Refused if it was interrupted before it created anything."""
         if early.status == "interrupted":
-            if not (self._made.begun or self._of_unit or self._takes_up):
+            if not (self._inventory.begun or self._of_unit or self._takes_up):
                 self._pool.kill()
                 await self.end_workers()
-                if await self._made.clean(silently=True):
+                if await self._inventory.clean(silently=True):
                     self._record.discard()
                     raise Refused(f"{early}, before anything was created", INTERRUPTED) from None
             self._record.event("interrupted")
@@ -77,10 +77,10 @@ class Closing:
             isinstance(refused, Refused) and refused.exit_code == BAD_INPUT
         )
         # A target that refused our first request has nothing of ours; a model may have been made before that.
-        clean = not self._made.entries or await self._made.clean(silently=bad_input)
+        clean = not self._inventory.entries or await self._inventory.clean(silently=bad_input)
         # The directory would only repeat the line that is raised, unless a broken worker left its error output there.
         unmet = not isinstance(refused, Refused) or refused.exit_code == TARGET_FAILED
-        if clean and (bad_input or (unmet and not self._made.begun and not self._of_unit)):
+        if clean and (bad_input or (unmet and not self._inventory.begun and not self._of_unit)):
             self._record.discard()
         else:
             self._finish("failed", str(refused))
@@ -88,7 +88,7 @@ class Closing:
     async def broken(self, unexpected: Exception) -> None:
         """End a run after an internal error; its objects are still removed."""
         await self.end_workers()
-        await self._made.clean()
+        await self._inventory.clean()
         self._finish("failed", f"{type(unexpected).__name__}: {unexpected}")
 
     async def end_workers(self) -> None:
@@ -105,13 +105,13 @@ class Closing:
         if self._figures is not None and self._record.is_there:
             self._record.doing("asking Prometheus for the figures of all stages")
             await self._figures.complete(self._record)
-        await self._made.clean()
+        await self._inventory.clean()
         cut = self._pool.cut
         if cut and status == "complete":
             status = "cut"
             they = choose(len(cut), "it was", "they were")
             reason = f"{show_names(cut, 'worker')} of {len(self._pool.workers)} ended before {they} told to"
-        if self._made.gone and status == "complete":
+        if self._inventory.gone and status == "complete":
             status, reason = self._without_what_it_made()
         return self._finish(status, reason)
 
@@ -121,8 +121,8 @@ class Closing:
         Juju 4.0.15 keeps the connections of its units then, and still grants them leases.
         """
         if not self._plan.is_held:
-            return "cut", self._made.gone
-        reason = f"{self._made.gone}; leases after that were of units that no longer existed"
+            return "cut", self._inventory.gone
+        reason = f"{self._inventory.gone}; leases after that were of units that no longer existed"
         # It is unknown which probes came before that, so a search has found nothing.
         return ("cut" if self._plan.find is None else "failed"), reason
 
@@ -135,4 +135,4 @@ class Closing:
         lost = [worker.done.problem for worker in self._pool.workers if worker.done and worker.done.problem]
         if lost:
             self._record.event("journal-lost", problem="; ".join(lost))
-        return self._record.close(self._made.passwords)
+        return self._record.close(self._inventory.passwords)

@@ -25,7 +25,7 @@ class Inventory:
     def __init__(
         self,
         target: Target[Any, Any, Any],
-        own: PlanShare,
+        plan_share: PlanShare,
         record: Record,
         interruption: Interruption,
         watcher: RunnerEvents,
@@ -38,7 +38,7 @@ class Inventory:
         self.gone = ""
         """What somebody else removed during the run, in a sentence; empty if nothing was removed."""
         self._target = target
-        self._own = own
+        self._plan_share = plan_share
         self._record = record
         self._interruption = interruption
         self._watcher = watcher
@@ -57,9 +57,9 @@ class Inventory:
             entry: Entry = lasting
             self.entries.append(entry)  # it exists, and is ours to remove, however early this run ends
         else:
-            entry = self._target.new_entry(self._own.whole, self._record.run_id, self._record.inside)
+            entry = self._target.new_entry(self._plan_share.whole, self._record.run_id, self._record.inside)
         remember(self._record.inside, entry)
-        if danger := self._target.danger(self._own.whole.target):
+        if danger := self._target.danger(self._plan_share.whole.target):
             self._record.note(danger)
         await self._interruption.unless_asked(self._target.reach(entry))
         if lasting is None and not entry.made_by_workers:
@@ -70,7 +70,7 @@ class Inventory:
         """Make the workspace that all workers share, and return it."""
         self.begun = not entry.made_by_workers  # else the workers send the first request
         workspace = await self._interruption.unless_asked(
-            self._target.take(entry, self._own.whole, self._record.note)
+            self._target.take(entry, self._plan_share.whole, self._record.note)
         )
         self._taken = True
         return workspace
@@ -94,7 +94,7 @@ class Inventory:
         if self.entries:
             self._record.doing("removing the rest")
         hurry = self._interruption.hurried
-        within = self._target.clean_within(self._own.plan.to_remove)
+        within = self._target.clean_within(self._plan_share.plan.to_remove)
         cleaning = asyncio.ensure_future(
             clean_entries(self.entries, self._record.run_id, self._watcher.removing)
         )

@@ -20,19 +20,19 @@ class LowerLoads:
     """The loads of `after: recover` on this machine: all of each load, or a unit's share of it."""
 
     def __init__(
-        self, own: PlanShare, stages: Stages, pool: WorkerPool, room: CapacityGate, record: Record
+        self, plan_share: PlanShare, stages: Stages, pool: WorkerPool, gate: CapacityGate, record: Record
     ) -> None:
-        self._own = own
+        self._plan_share = plan_share
         self._stages = stages
         self._pool = pool
-        self._room = room
+        self._gate = gate
         self._record = record
 
     async def from_nothing(self, load: float) -> None:
         """Remove the load, and everything that was made, before this load comes."""
         await self.pause()
-        await self._pool.prepare([self._own.probe(load)[0]], fresh=True)
-        self._room.empty()
+        await self._pool.prepare([self._plan_share.probe(load)[0]], fresh=True)
+        self._gate.empty()
 
     async def pause(self) -> None:
         """Put no load on the target."""
@@ -40,23 +40,23 @@ class LowerLoads:
 
     def goes_down(self, load: float) -> bool:
         """Return whether things are removed for a load."""
-        return self._room.has_more_than(self._spec(load))
+        return self._gate.has_more_than(self._spec(load))
 
     async def look(self, load: float, number: int) -> str:
         """Return why the stage of this number has no room for a load; empty if it has, or if the load goes down."""
-        return "" if self.goes_down(load) else await self._room.look(self._spec(load), number, "after")
+        return "" if self.goes_down(load) else await self._gate.look(self._spec(load), number, "after")
 
     async def bring_up(self, number: int, load: float) -> str:
         """Change from the previous load to this one; returns why that failed, or an empty text."""
         spec, began = self._spec(load), self._record.now()
         goes_down = self.goes_down(load)
-        size = self._own.probe(load)[1]
+        size = self._plan_share.probe(load)[1]
         await self._stages.bring_up(number, "recover", size, spec, spec.over, None)
         return self._left(began) if goes_down else ""
 
     def _spec(self, load: float) -> AnyStage:
-        spec, before = self._own.probe(load)[0], self._room.filled
-        if before is None or not self._own.whole.accumulates:
+        spec, before = self._plan_share.probe(load)[0], self._gate.filled
+        if before is None or not self._plan_share.whole.accumulates:
             return spec
         # A unit without a share of this load keeps what it has.
         return spec.on_top(before) if spec.size else before

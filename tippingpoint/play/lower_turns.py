@@ -34,7 +34,7 @@ class LowerTurns:
         self,
         plan: SearchPlan,
         conductor: Conductor,
-        own: PlanShare,
+        plan_share: PlanShare,
         loads: LowerLoads,
         stages: Stages,
         pool: WorkerPool,
@@ -42,7 +42,7 @@ class LowerTurns:
     ) -> None:
         self._plan = plan
         self._conductor = conductor
-        self._own = own
+        self._plan_share = plan_share
         self._loads = loads
         self._stages = stages
         self._pool = pool
@@ -75,12 +75,12 @@ class LowerTurns:
         if turn.fresh:
             await self._loads.from_nothing(load)
         else:
-            await self._pool.prepare([self._own.probe(load)[0]], fresh=False)
+            await self._pool.prepare([self._plan_share.probe(load)[0]], fresh=False)
         self._missing = await self._loads.look(load, turn.number)
 
     def begins_after(self, turn: Turn) -> float:
         """Return how many seconds after a turn begins our part of it begins."""
-        return self._own.probe(turn.load)[2] if turn.load else 0.0
+        return self._plan_share.probe(turn.load)[2] if turn.load else 0.0
 
     async def bring_up(self, turn: Turn) -> bool:
         """Change our share from the previous load to this one, as far as possible; returns whether any load is left to
@@ -130,7 +130,7 @@ class LowerTurns:
         Where things are removed, nothing counts before the lower load is held. The same applies to many units where
         things are made, as in FromDigests.held_since.
         """
-        size, plan = self._own.probe(load)[1], self._plan
+        size, plan = self._plan_share.probe(load)[1], self._plan
         if judged_whole(plan) or not size:
             return
         of_load = size / plan.load_at(load)

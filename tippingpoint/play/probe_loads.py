@@ -24,11 +24,11 @@ def round_of(plan: SearchPlan, spec: AnyStage) -> float:
 class ProbeLoads:
     """The loads of one search on this machine: all of each, or a unit's share."""
 
-    def __init__(self, plan: SearchPlan, stages: Stages, pool: WorkerPool, room: CapacityGate) -> None:
+    def __init__(self, plan: SearchPlan, stages: Stages, pool: WorkerPool, gate: CapacityGate) -> None:
         self._plan = plan
         self._stages = stages
         self._pool = pool
-        self._room = room
+        self._gate = gate
         self._on: float | None = None
         """The load that is on the target; None for none."""
 
@@ -48,8 +48,8 @@ class ProbeLoads:
             await self.stop()
         await self._pool.prepare([spec], fresh=fresh)
         if fresh:
-            self._room.empty()
-        return await self._room.look(spec, number, "find")
+            self._gate.empty()
+        return await self._gate.look(spec, number, "find")
 
     async def bring_up(
         self, number: int, load: float, size: float, spec: AnyStage, until: asyncio.Event | None = None

@@ -86,7 +86,7 @@ class Runner:
         self._watcher = watcher or RunnerEvents()
         self._evicting = asyncio.Lock()
 
-        self._own = PlanShare(plan, share)
+        self._plan_share = PlanShare(plan, share)
         self._interruption = Interruption()
         self._record = record = Record(plan.name, out, run_id, self._watcher)
         self._pool = WorkerPool(record, self._interruption, self._watcher, self._ticked, start_worker)
@@ -94,18 +94,20 @@ class Runner:
         self._machine = MachineWatch(record, plan.lab)
         self._heard: Callable[[Tick], None] | None = None
         self._warned: Callable[[Tick, bool], str] | None = None
-        self._made = Inventory(target, self._own, record, self._interruption, self._watcher, takes_up)
-        self._room = CapacityGate(
-            target, self._own, self._made, self._faults, record, self._interruption, force=force
+        self._inventory = Inventory(
+            target, self._plan_share, record, self._interruption, self._watcher, takes_up
         )
-        self._stages = Stages(self._own, self._pool, self._faults, self._room, record)
+        self._gate = CapacityGate(
+            target, self._plan_share, self._inventory, self._faults, record, self._interruption, force=force
+        )
+        self._stages = Stages(self._plan_share, self._pool, self._faults, self._gate, record)
         self._closing = Closing(
             plan,
             target,
             record,
             self._pool,
             self._faults,
-            self._made,
+            self._inventory,
             figures=figures,
             of_unit=conductor is not None,
             takes_up=takes_up is not None and takes_up.entry is not None,
@@ -204,9 +206,9 @@ class Runner:
 
     def _take_part(self) -> None:
         """Take our part of the plan, and count the things that a resumed run already has."""
-        self._own.take(self._own.share)
+        self._plan_share.take(self._plan_share.share)
         if self._takes_up is not None and self._takes_up.entry is not None:
-            self._room.fill(self._own.spec(self._takes_up.stage))
+            self._gate.fill(self._plan_share.spec(self._takes_up.stage))
 
     def _open_record(self, places: Places | None) -> None:
         """Make the run's directory, with the manifest."""
@@ -220,7 +222,7 @@ class Runner:
             target=TargetEntry(kind=plan.target.kind),
             plan=plan.model_dump(mode="json", exclude_none=True),
             unit=self._unit,
-            share=self._own.share if self._conductor is not None else None,
+            share=self._plan_share.share if self._conductor is not None else None,
             first_stage=self._first,
             things_of=self._takes_up.entry.run
             if self._takes_up is not None and self._takes_up.entry is not None
@@ -238,17 +240,17 @@ class Runner:
     async def _open_target(self) -> None:
         """Log in to the target, make the workspace, and start the workers, which log in too."""
         connections = self._target.connections(self._plan)
-        count = worker_count(self._own, connections, len(os.sched_getaffinity(0)))
-        plan = self._own.plan
+        count = worker_count(self._plan_share, connections, len(os.sched_getaffinity(0)))
+        plan = self._plan_share.plan
         allow_files(plan, self._target.connections(plan), count, self._target.connections_of_worker(plan))
-        entry = await self._made.reach()
-        await self._room.make(*self._begins_with)
-        workspace = await self._made.take(entry)
+        entry = await self._inventory.reach()
+        await self._gate.make(*self._begins_with)
+        workspace = await self._inventory.take(entry)
         facts = await self._pool.open(
             [
                 Job(
                     plan=self._plan,
-                    share=self._own.share,
+                    share=self._plan_share.share,
                     directory=self._record.inside,
                     rescue=self._record.rescue,
                     name=str(index),
@@ -259,7 +261,7 @@ class Runner:
                 for index in range(count)
             ]
         )
-        self._made.opened(entry)
+        self._inventory.opened(entry)
         self._record.manifest.target = TargetEntry.model_validate(facts, from_attributes=True)
         self._record.save_manifest()
         self._watcher.began(self._record.manifest, self.directory)
@@ -268,8 +270,8 @@ class Runner:
     def _begins_with(self) -> tuple[AnyStage, str]:
         """The first stage, and the plan's field that has it."""
         if self._plan.find is not None:
-            return self._own.probe(self._plan.find.start)[0], "find"
-        return self._own.spec(self._first), f"stages.{self._first - 1}"
+            return self._plan_share.probe(self._plan.find.start)[0], "find"
+        return self._plan_share.spec(self._first), f"stages.{self._first - 1}"
 
     async def _load_target(self) -> None:
         """Play the turns of the run: a search's or the listed stages, and lower loads after them."""
@@ -288,9 +290,9 @@ class Runner:
     async def _load_as_planned(self) -> None:
         plan, find = self._plan, self._plan.find
         if find is None:
-            await self._pool.prepare(self._own.plan.planned, fresh=False)
+            await self._pool.prepare(self._plan_share.plan.planned, fresh=False)
         elif self._conductor is not None:
-            await self._pool.prepare([self._own.probe(find.start)[0]], fresh=False)
+            await self._pool.prepare([self._plan_share.probe(find.start)[0]], fresh=False)
         if find is None or self._conductor is not None:
             self._watch_aborts()
         self._faults.start(stage=None)
@@ -305,7 +307,7 @@ class Runner:
     def _turns(self, conductor: Conductor) -> Turns:
         """Return what plays our share of what the conductor names."""
         plan, lower = self._plan, self._lower_turns(conductor)
-        ours = self._own, self._stages, self._pool, self._faults, self._room, self._record
+        ours = self._plan_share, self._stages, self._pool, self._faults, self._gate, self._record
         if isinstance(plan, CtsPlan) or plan.find is None:
             return Turns(conductor, *ours, lower)
         # A search judges its stages while it runs, so it needs modules that otherwise only a report needs.
@@ -328,7 +330,7 @@ class Runner:
             # It judges stages while they last, as a search does.
             from tippingpoint.play.early_warning import EarlyWarning
 
-            self._warned = EarlyWarning(self._plan.thresholds, share=lambda: self._own.of_load).heard
+            self._warned = EarlyWarning(self._plan.thresholds, share=lambda: self._plan_share.of_load).heard
 
     def _watch_figures(self) -> asyncio.Task[None] | None:
         """Begin to watch figures with `abort`; a search does that for each of its loads."""
@@ -351,8 +353,10 @@ class Runner:
         from tippingpoint.play.lower_loads import LowerLoads
         from tippingpoint.play.lower_turns import LowerTurns
 
-        loads = LowerLoads(self._own, self._stages, self._pool, self._room, self._record)
-        return LowerTurns(self._plan, conductor, self._own, loads, self._stages, self._pool, self._record)
+        loads = LowerLoads(self._plan_share, self._stages, self._pool, self._gate, self._record)
+        return LowerTurns(
+            self._plan, conductor, self._plan_share, loads, self._stages, self._pool, self._record
+        )
 
     async def _target_gone(self) -> str:
         """Return why the target no longer accepts a login; empty if it does, however late."""

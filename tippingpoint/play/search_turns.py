@@ -50,11 +50,11 @@ class SearchTurns(Turns):
         find: Find,
         gone: Callable[[], Awaitable[str]],
         conductor: Conductor,
-        own: PlanShare,
+        plan_share: PlanShare,
         stages: Stages,
         pool: WorkerPool,
         faults: FaultTimeline,
-        room: CapacityGate,
+        gate: CapacityGate,
         record: Record,
         lower: LowerTurns | None,
         figures: RunFigures | None,
@@ -63,11 +63,11 @@ class SearchTurns(Turns):
 
         `figures` are those of Prometheus, on one machine.
         """
-        super().__init__(conductor, own, stages, pool, faults, room, record, lower)
+        super().__init__(conductor, plan_share, stages, pool, faults, gate, record, lower)
         self._plan = plan
         self._gone = gone
         self._figures = figures
-        self._loads = ProbeLoads(plan, stages, pool, room)
+        self._loads = ProbeLoads(plan, stages, pool, gate)
         conductor.take_load_away = self._loads.stop
         self._share = ShareSoFar(plan, find)
         self._so_far: LiveStage | None = None
@@ -98,20 +98,20 @@ class SearchTurns(Turns):
 
     async def _prepare(self, turn: Turn) -> str:
         assert turn.load is not None
-        spec = self._own.probe(turn.load)[0]
+        spec = self._plan_share.probe(turn.load)[0]
         return await self._loads.prepare(spec, turn.number, fresh=turn.fresh or self._loads.is_empty)
 
     def begins_after(self, turn: Turn) -> float:
         """Return how many seconds after a turn begins our part of it begins."""
         assert turn.load is not None
-        return self._own.probe(turn.load)[2]
+        return self._plan_share.probe(turn.load)[2]
 
     async def bring_up(self, turn: Turn) -> bool:
         """Bring our share up from the load before, or from nothing; returns whether there is something to hold."""
         assert turn.load is not None
-        spec, size, _ = self._own.probe(turn.load)
+        spec, size, _ = self._plan_share.probe(turn.load)
         load, began = self._plan.load_at(turn.load), self._record.now()
-        self._own.of_load = fraction_of(size, load, turn)
+        self._plan_share.of_load = fraction_of(size, load, turn)
         self._warning = warning = EarlyWarning(self._plan.thresholds if self._conductor.alone else (), began)
         self._so_far = LiveStage(turn.number, size, "find", began)
         if self._figures is not None:
@@ -166,7 +166,7 @@ class SearchTurns(Turns):
             self._stages.end_hold(0.0)
         else:
             await hold_to_named_end(turn, self._conductor, self._stages, self._pool)
-        await asyncio.to_thread(self._share.remember, turn.load, self._own.of_load, so_far)
+        await asyncio.to_thread(self._share.remember, turn.load, self._plan_share.of_load, so_far)
 
     async def _until_clear(self, turn: Turn, load: float, so_far: LiveStage) -> None:
         """Report when our share of the load has a clear result, while the hold can still end early.
@@ -174,7 +174,7 @@ class SearchTurns(Turns):
         In each round of renewals every lease is renewed once, so a part of a round does not represent the load.
         """
         conductor, stages, missed = self._conductor, self._stages, self._warning.missed
-        whole_round = round_of(self._plan, self._own.probe(load)[0])
+        whole_round = round_of(self._plan, self._plan_share.probe(load)[0])
         stance = EarlyEndVote()
         while (
             not stance.is_final
@@ -188,7 +188,9 @@ class SearchTurns(Turns):
                 so_far.figures = self._figures.so_far(
                     self._record, so_far.number, stages.began, stages.hold_began
                 )
-            shown = await asyncio.to_thread(self._share.shows, load, self._own.of_load, so_far, turn.lasts)
+            shown = await asyncio.to_thread(
+                self._share.shows, load, self._plan_share.of_load, so_far, turn.lasts
+            )
             news = stance.news(shown if so_far.held_for >= whole_round else "")
             if news is not None:
                 conductor.clear(ClearHold(turn=turn.number, shows=news))
@@ -197,7 +199,7 @@ class SearchTurns(Turns):
         """Return whether nothing of our load succeeded; reads the rest of what was measured, too."""
         so_far.read()
         seen = so_far.stage
-        if not self._own.of_load or any(map(seen.count, OWN_LOAD[self._plan.workload.kind])):
+        if not self._plan_share.of_load or any(map(seen.count, OWN_LOAD[self._plan.workload.kind])):
             return False
         run = self._record.so_far.load()
         return is_silent(run, run.stage(number))

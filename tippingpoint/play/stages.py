@@ -34,20 +34,20 @@ class Stages:
 
     def __init__(
         self,
-        own: PlanShare,
+        plan_share: PlanShare,
         pool: WorkerPool,
         faults: FaultTimeline,
-        room: CapacityGate,
+        gate: CapacityGate,
         record: Record,
     ) -> None:
         self.profiler: Profiler | None = None
         """What profiles the target in each stage; None if nothing does."""
-        self._own = own
+        self._plan_share = plan_share
         self._pool = pool
         self._faults = faults
-        self._room = room
+        self._gate = gate
         self._record = record
-        self._schedule = Schedule(own.whole)
+        self._schedule = Schedule(plan_share.whole)
         self._on: StageOrder | None = None
         self._storms = 0
         """How many restart storms there were in the current listed stage."""
@@ -67,7 +67,7 @@ class Stages:
         """Where the run is; None before its first stage."""
         if self._on is None:
             return None
-        plan = self._own.whole
+        plan = self._plan_share.whole
         goal, things = plan.goal(self._on.spec) or (round(self._on.size), plan.load_unit)
         return StageProgress(
             elapsed=self._record.now(),
@@ -119,9 +119,9 @@ class Stages:
         no operation is older than `calm` seconds, or the oldest has stopped getting younger (steadiness.py). The event
         `until` ends the wait.
         """
-        removing = kind == "destroy" or self._room.has_more_than(spec)
+        removing = kind == "destroy" or self._gate.has_more_than(spec)
         await self._begin(number, kind, size, spec, over, listed)
-        plan = self._own.whole
+        plan = self._plan_share.whole
         patience = plan.patience
         begun = self._record.now()
         deadline = timing.monotonic() + over + patience
@@ -147,7 +147,7 @@ class Stages:
         self._hold_began = timing.monotonic()
         self._hold_ends = self._hold_began + hold
         self._pool.tell(Hold())
-        if self._own.whole.is_held:  # the load is applied in a hold, and not while it is brought up
+        if self._plan_share.whole.is_held:  # the load is applied in a hold, and not while it is brought up
             self._profile(hold)
 
     def end_hold(self, seconds: float) -> None:
@@ -172,13 +172,13 @@ class Stages:
             self._first_began = self.began
         self._storms = self._storms + 1 if kind == "storm" else 0
         self._hold_ends = None
-        self._room.fill(spec)
+        self._gate.fill(spec)
         order = StageOrder(
             number=number, size=size, kind=kind, spec=spec, over=over, share=(0, 1), listed=listed
         )
         self._on = order
         await self._pool.ask(Begun, lambda share: order.model_copy(update={"share": share}))
-        if not self._own.whole.is_held:
+        if not self._plan_share.whole.is_held:
             self._profile(over + spec.hold)
 
     def _profile(self, lasts: float) -> None:

@@ -37,21 +37,21 @@ class Turns:
     def __init__(
         self,
         conductor: Conductor,
-        own: PlanShare,
+        plan_share: PlanShare,
         stages: Stages,
         pool: WorkerPool,
         faults: FaultTimeline,
-        room: CapacityGate,
+        gate: CapacityGate,
         record: Record,
         lower: LowerTurns | None,
     ) -> None:
         """`lower` plays the turns after the last load, in a run that may have any."""
         self._conductor = conductor
-        self._own = own
+        self._plan_share = plan_share
         self._stages = stages
         self._pool = pool
         self._faults = faults
-        self._room = room
+        self._gate = gate
         self._record = record
         self._lower = lower
 
@@ -115,9 +115,9 @@ class Turns:
         share = index, of = self._conductor.place(turn), turn.of
         manifest = self._record.manifest
         known = manifest.share, manifest.first_stage
-        if share != self._own.share:
+        if share != self._plan_share.share:
             try:
-                self._own.take(share)
+                self._plan_share.take(share)
             except UserError as refused:
                 return str(refused)
             manifest.share = share
@@ -136,7 +136,7 @@ class Turns:
 
     async def _prepare_anew(self) -> None:
         """Prepare what a new share of the whole plan needs."""
-        await self._pool.prepare(self._own.plan.planned, fresh=False)
+        await self._pool.prepare(self._plan_share.plan.planned, fresh=False)
 
     def _first_stage(self, turn: Turn) -> int:
         """Return the number that the manifest has if this turn is our first."""
@@ -146,18 +146,20 @@ class Turns:
         """Make room for our share of a turn; returns why it cannot begin, or an empty text."""
         if turn.kind == "storm" or (self._conductor.alone and not self._stages.begun):
             return ""  # there is room: the load is already applied, or the first stage has just been checked
-        return await self._room.look(self._own.spec(turn.stage), turn.stage, f"stages.{turn.stage - 1}")
+        return await self._gate.look(
+            self._plan_share.spec(turn.stage), turn.stage, f"stages.{turn.stage - 1}"
+        )
 
     def begins_after(self, turn: Turn) -> float:
         """Return how many seconds after a turn begins our part of it begins."""
-        return 0.0 if turn.kind == "storm" else self._own.begins_after(turn.stage)
+        return 0.0 if turn.kind == "storm" else self._plan_share.begins_after(turn.stage)
 
     async def bring_up(self, turn: Turn) -> bool:
         """Bring our share of a turn up, or as far up as it will get; returns whether there is something to hold."""
-        size, spec = self._own.size(turn.stage), self._own.spec(turn.stage)
+        size, spec = self._plan_share.size(turn.stage), self._plan_share.spec(turn.stage)
         over = 0.0 if turn.kind == "storm" else spec.over
-        whole = self._own.whole.loads[turn.stage - 1][1]
-        self._own.of_load = fraction_of(size, whole, turn)
+        whole = self._plan_share.whole.loads[turn.stage - 1][1]
+        self._plan_share.of_load = fraction_of(size, whole, turn)
         await self._stages.bring_up(turn.number, turn.kind, size, spec, over, turn.stage)
         return True
 
