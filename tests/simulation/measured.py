@@ -45,6 +45,7 @@ def ask_of_answers(answers: Mapping[tuple[str, str], int], directories: Sequence
         ("start", "start.ok", "ok"),
         ("get", "get.ok", "ok"),
         ("lease-grant", "lease-grant.ok", "ok"),
+        ("watch-event", "watch-event.ok", "ok"),
     ):
         answered = answers.get((operation, said), 0)
         assert recorded[outcome] <= answered, f"{outcome}: {recorded[outcome]} of {answered} answers"

@@ -8,7 +8,7 @@ Only what a question finds counts, or a run that never ends. A crash of what was
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,9 @@ from tippingpoint.rundir import waited
 from tippingpoint.rundir.recorder import Recorded, Recorder
 from tippingpoint.rundir.standstills import Pulse
 from tippingpoint.workloads.calls import Calls
+from tippingpoint.workloads.store.target import Change
+from tippingpoint.workloads.store.watchers import Watcher, Watchers
+from tippingpoint.workloads.store.workload import StoreLoad
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -126,6 +129,18 @@ async def _nothing(*_: Any) -> int:
     return 0
 
 
+def _twice(event: Any) -> Any:
+    return lambda self, moment, now: (event(self, moment, now), event(self, moment, now))
+
+
+def _miss_some(happened: Any) -> Any:
+    def miss(self: Watcher, changes: Sequence[Change]) -> None:
+        if any(change.revision % 10 for change in changes):
+            happened(self, changes)
+
+    return miss
+
+
 PLANTED: Mapping[str, Plant] = {
     "a turn played twice": _instead(Turns, "_play_turn", _turn_twice),
     "an abort missed": _instead(EarlyWarning, "heard", lambda _: lambda *_: ""),
@@ -139,6 +154,9 @@ PLANTED: Mapping[str, Plant] = {
     "an operation counted twice": _instead(Recorder, "drain", _count_twice),
     "a stage's begin counted in the one before": _mark_first,
     "a hold cut short": _instead(Stages, "begin_hold", _shorter),
+    "an event counted twice": _instead(Watchers, "event", _twice),
+    "an event that a watcher misses": _instead(Watcher, "happened", _miss_some),
+    "an old read accepted": _instead(StoreLoad, "_check_read", lambda _: lambda *_: None),
 }
 """What each does to the engine, by what it is called."""
 

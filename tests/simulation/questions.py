@@ -234,8 +234,8 @@ def _ask_of_costs(drawn: Drawn, analysis: Analysis) -> None:
 
 
 def _ask_of_store(played: Played, analysis: Analysis) -> None:
-    """A store that does not lie is not said to, one that does is a cliff, and where nothing goes wrong, all that was
-    due is counted."""
+    """A store that does not lie is not said to, one that does is a cliff, each old read is named, and where nothing
+    goes wrong, all that was due is counted."""
     assert played.directory is not None
     run, drawn = analysis.run, played.drawn
     directories = [*played.cut, played.directory]
@@ -249,7 +249,12 @@ def _ask_of_store(played: Played, analysis: Analysis) -> None:
         assert cliff.by == "violation", f"the cliff is {cliff.by} in spite of {violations[0]}"
     stages = drawn.plan["stages"]
     light = stages[-1]["operations"] <= 0.7 * drawn.service.capacity
-    if drawn.events or drawn.service.troubles or "faults" in drawn.plan or run.manifest.status != "complete":
+    if drawn.events or run.manifest.status != "complete":
+        return
+    old = played.answered["get", "stale"]
+    named = sum(count_of(each) for each in violations if each["kind"] in ("stale-read", "key-gone"))
+    assert named >= old, f"{old} reads were older than what was acknowledged before, and {named} are named"
+    if drawn.service.troubles or "faults" in drawn.plan:
         return
     assert [stage.size for stage in run.stages] == [
         each["operations"] for each in stages

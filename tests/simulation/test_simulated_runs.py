@@ -91,6 +91,8 @@ def test_a_search_whose_runner_is_killed_goes_on_where_it_was(killed: str, tmp_p
         "a ledger written at the end",
         "a lost lease not counted",
         "a stage's begin counted in the one before",
+        "an event counted twice",
+        "an event that a watcher misses",
     ],
 )
 def test_a_planted_defect_is_found(what: str) -> None:

@@ -34,6 +34,9 @@ class Keys:
         """Watches that have not ended, also those that have not begun."""
         self._coming: deque[tuple[int, Change]] = deque()
         """Changes on their way to watches, in order."""
+        self._told: dict[bytes, int] = {}
+        """The revision of each key's last change that its client was told of, but for keys that were ever deleted."""
+        self._deleted: set[bytes] = set()
         self._loop = asyncio.get_running_loop()
         service.followers.append(self._changed)
 
@@ -85,14 +88,36 @@ class Keys:
         there = (name.encode() for name in self._service.leases if not self._service.free(name))
         return sorted(key for key in there if first <= key < end)
 
+    def _tell(self, keys: Sequence[bytes], answer: Future[int]) -> Future[int]:
+        """Return an answer to puts, after which no linearizable read of these keys may be older."""
+
+        def told(answer: Future[int]) -> None:
+            if not answer.cancelled() and answer.exception() is None:
+                for key in keys:
+                    self._told[key] = max(self._told.get(key, 0), answer.result())
+
+        answer.add_done_callback(told)
+        return answer
+
     def put(self, key: bytes, value: bytes) -> Future[int]:
-        return self._ask("put", key, lambda: self._put([key]))
+        return self._tell([key], self._ask("put", key, lambda: self._put([key])))
 
     def put_all(self, pairs: Sequence[tuple[bytes, bytes]]) -> Future[int]:
-        return self._ask("put-all", pairs[0][0], lambda: self._put([key for key, _ in pairs]))
+        keys = [key for key, _ in pairs]
+        return self._tell(keys, self._ask("put-all", keys[0], lambda: self._put(keys)))
 
     def get(self, key: bytes, *, serializable: bool) -> Future[Read]:
-        return self._ask("get", key, lambda: Read(self._service.revision, self._modified(key)))
+        expected = 0 if serializable else self._told.get(key, 0)
+
+        def read(answer: Future[Read]) -> None:
+            if answer.cancelled() or answer.exception() is not None or key in self._deleted:
+                return
+            if answer.result().modified < expected:
+                self._service.answers.append((self._loop.time(), "get", "stale"))
+
+        answer = self._ask("get", key, lambda: Read(self._service.revision, self._modified(key)))
+        answer.add_done_callback(read)
+        return answer
 
     def page(
         self, first: bytes, end: bytes, limit: int, revision: int, *, serializable: bool
@@ -117,9 +142,12 @@ class Keys:
             revision = self._put([key]) if value is not None else self._delete([key])
             return Update(revision, True, 0)
 
+        if value is None:
+            self._deleted.add(key)
         return self._ask("txn", key, update)
 
     def delete(self, key: bytes) -> Future[int]:
+        self._deleted.add(key)
         return self._ask("del", key, lambda: self._delete([key]))
 
     def clear(self, first: bytes, end: bytes) -> Future[None]:
@@ -166,6 +194,7 @@ class Keys:
         number, change = self._coming.popleft()
         watch = self._watches.get(number)
         if watch is not None:
+            self._service.answers.append((self._loop.time(), "watch-event", "ok"))
             watch[2].happened([change])
 
     async def drop(self) -> None:
