@@ -10,8 +10,9 @@ from typing import Any
 
 import uvloop
 
+from tippingpoint.agent.log import log
 from tippingpoint.agent.server import Server
-from tippingpoint.agent.service import Agent, log
+from tippingpoint.agent.service import Agent
 from tippingpoint.agent.state import lock
 from tippingpoint.errors import UserError, describe
 from tippingpoint.util.systemd_notify import serve_until
