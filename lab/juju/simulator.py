@@ -14,39 +14,30 @@ or SIGTERM: `python -m lab.juju.simulator --servers 3`.
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
 import secrets
-import select
 import shlex
-import subprocess
 import sys
 import uuid
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import yaml
 
 from lab.arguments import up_parser
-from lab.ask import ask
-from lab.control import LabError, Member
+from lab.control import LabError
 from lab.juju.store import PROFILES
 from lab.juju.tls import Certificate, make_controller_certificates
-from lab.patience import PATIENCE_S
 from lab.places import Places, take_places
 from lab.ports import free_ports
 from lab.program import vanishing_directory
-from lab.service import starting_thread
-from lab.tether import tethered
+from lab.simulated import SimulatedLab, write_private
 from lab.up import serve
 
 CONTROLLER = "simulator"
-_CHECKOUT = Path(__file__).resolve().parents[2]
 
 
-class JujuLab:
+class JujuLab(SimulatedLab):
     """A simulated controller with servers s1..sN, which serves while the context lasts.
 
     `profile` and `scale` are the store's (store.PROFILES). `patched` lets any unit claim any lease (canClaim = true).
@@ -56,7 +47,7 @@ class JujuLab:
     every server (None: a free one; Juju's own tools expect 17070).
 
     `data` is a juju client's store with the controller, for JUJU_DATA; `credentials` is a file with the same data.
-    `agent_conf` is that of a unit in the controller's model. `control` is the control socket (control.py). The
+    `agent_conf` is that of a unit in the controller's model. `socket` is the control socket (control.py). The
     servers run on the processors of `places`.
     """
 
@@ -80,6 +71,7 @@ class JujuLab:
             raise LabError(f"profile: {profile!r}", f"one of {', '.join(PROFILES)}")
         if scale <= 0:
             raise LabError(f"scale: {scale}", "more than 0")
+        super().__init__("lab.juju.process", "controller", places)
         self.controller = CONTROLLER
         self.names = [f"s{number}" for number in range(1, servers + 1)]
         self.user = "admin"
@@ -100,72 +92,11 @@ class JujuLab:
         self._certificate: Certificate = certificate
         self._port = port
         self._given = directory
-        self.places = places or Places.everywhere()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._cleanup = ExitStack()
-
-    def __enter__(self) -> JujuLab:
-        with ExitStack() as cleanup:
-            self.directory = self._given or vanishing_directory(cleanup)
-            self.directory.mkdir(parents=True, exist_ok=True)
-            self.control = self.directory / "lab.sock"
-            self.data = self.directory / "juju"
-            self.credentials = self.directory / "credentials.yaml"
-            self.agent_conf = self.directory / "agent.conf"
-            # The process gets a signal when the thread that started it ends, so this thread lasts as long as the lab.
-            starter = cleanup.enter_context(starting_thread("juju-lab", self.places))
-            cleanup.callback(self._end)
-            self._configure()
-            self._process = starter.submit(self._popen).result()
-            serving = self._await_serving()
-            self.model = serving["model"]
-            self._write_store()
-            self._write_agent_conf(serving["unit"], serving["password"])
-            self._cleanup = cleanup.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._cleanup.close()
-
-    @property
-    def pid(self) -> int:
-        """The id of the process of all servers."""
-        assert self._process is not None
-        return self._process.pid
 
     @property
     def pids(self) -> dict[str, int]:
         """The process id of each living server, stopped ones included. All servers share one process."""
         return {member["name"]: member["pid"] for member in self.members() if member["pid"] is not None}
-
-    def members(self) -> list[Member]:
-        """Return every server's present state."""
-        return self.ask({"do": "members"})["members"]
-
-    def kill(self, name: str) -> None:
-        """Close a server's port and every connection to it, as the kernel does for a killed process."""
-        self.ask({"do": "kill", "member": name})
-
-    def stop(self, name: str) -> None:
-        """Stop a server from reading and answering; the kernel still accepts connections for it."""
-        self.ask({"do": "stop", "member": name})
-
-    def resume(self, name: str) -> None:
-        """Undo `stop`."""
-        self.ask({"do": "continue", "member": name})
-
-    def start(self, name: str) -> None:
-        """Undo `kill`. The server serves on return."""
-        self.ask({"do": "start", "member": name})
-
-    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Send any request of control.py. Raises LabError if it is refused."""
-        answer = ask(self.control, request)
-        if "error" in answer:
-            raise LabError(answer["error"], answer["expected"])
-        return answer
 
     def describe(self) -> dict[str, Any]:
         """Return the lab's addresses for programs. The password is in accounts.yaml below `data`."""
@@ -173,28 +104,36 @@ class JujuLab:
             "controller": self.controller,
             "data": str(self.data),
             "addresses": self.addresses,
-            "lab": str(self.control),
+            "lab": str(self.socket),
             "pid": self.pid,
         }
 
     def settings(self) -> list[str]:
         """Return the lab's addresses for a plan: `key=value` for each `--set`, to be used with `environment`."""
-        return [f"target.controller={self.controller}", f"lab={self.control}"]
+        return [f"target.controller={self.controller}", f"lab={self.socket}"]
 
     @property
     def environment(self) -> dict[str, str]:
         """The environment in which a juju client, and this suite, find the controller by name."""
         return {"JUJU_DATA": str(self.data)}
 
-    def _configure(self) -> None:
+    def _directory(self, cleanup: ExitStack) -> Path:
+        directory = self._given or vanishing_directory(cleanup)
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory
+
+    def _prepare(self, cleanup: ExitStack) -> dict[str, Any]:
+        self.data = self.directory / "juju"
+        self.credentials = self.directory / "credentials.yaml"
+        self.agent_conf = self.directory / "agent.conf"
         made = make_controller_certificates(self._certificate)
         port = self._port or free_ports(1)[0]
         hosts = [f"127.0.0.{number}" for number in range(1, len(self.names) + 1)]
         self.ca = made.ca
         self.addresses = [f"{host}:{port}" for host in hosts]
-        _write(self.directory / "cert.pem", made.cert)
-        _write(self.directory / "key.pem", made.key)
-        setup = self._settings | {
+        write_private(self.directory / "cert.pem", made.cert)
+        write_private(self.directory / "key.pem", made.key)
+        return self._settings | {
             "addresses": hosts,
             "port": port,
             "ca": made.ca,
@@ -203,31 +142,11 @@ class JujuLab:
             "controller_uuid": self.controller_uuid,
             "places": dataclasses.asdict(self.places),
         }
-        _write(self.directory / "setup.json", json.dumps(setup))
 
-    def _popen(self) -> subprocess.Popen[bytes]:
-        with (self.directory / "simulator.log").open("ab") as log:
-            return subprocess.Popen(
-                tethered([sys.executable, "-m", "lab.juju.process", str(self.directory)]),
-                cwd=_CHECKOUT,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C at the terminal must end the run, not its target
-            )
-
-    def _await_serving(self) -> dict[str, Any]:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], PATIENCE_S)
-        line = self._process.stdout.readline() if ready else b""
-        if not line:
-            log = (self.directory / "simulator.log").read_text(errors="replace").strip().splitlines()
-            raise LabError(
-                f"simulator: did not start: {log[-1] if log else 'its log is empty'}",
-                "a controller that serves",
-            )
-        return json.loads(line)
+    def _take_up(self, serving: dict[str, Any]) -> None:
+        self.model = serving["model"]
+        self._write_store()
+        self._write_agent_conf(serving["unit"], serving["password"])
 
     def _write_store(self) -> None:
         """Write the files of a juju client's store, as the client does (jujuclient in Juju's source)."""
@@ -254,10 +173,10 @@ class JujuLab:
             ("accounts", {"controllers": {CONTROLLER: account}}),
             ("models", {"controllers": {CONTROLLER: models}}),
         ):
-            _write(self.data / f"{name}.yaml", yaml.safe_dump(content))
+            write_private(self.data / f"{name}.yaml", yaml.safe_dump(content))
 
         login = {"addresses": self.addresses, "ca": self.ca, "user": self.user, "password": self.password}
-        _write(self.credentials, yaml.safe_dump(login))
+        write_private(self.credentials, yaml.safe_dump(login))
 
     def _write_agent_conf(self, unit: str, password: str) -> None:
         """Write a unit's agent.conf, as its machine's agent does (agent/format-2.0.go in Juju's source)."""
@@ -271,19 +190,7 @@ class JujuLab:
             "apipassword": password,
             "oldpassword": "",
         }
-        _write(self.agent_conf, f"# format 2.0\n{yaml.safe_dump(conf, sort_keys=False)}")
-
-    def _end(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(PATIENCE_S)
-            assert self._process.stdout is not None
-            self._process.stdout.close()
-
-
-def _write(path: Path, content: str) -> None:
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(content)
+        write_private(self.agent_conf, f"# format 2.0\n{yaml.safe_dump(conf, sort_keys=False)}")
 
 
 def main() -> int:
@@ -303,7 +210,7 @@ def main() -> int:
         _how_to,
         options,
         "juju",
-        lambda lab: [f"target.credentials={lab.credentials}", f"lab={lab.control}"],
+        lambda lab: [f"target.credentials={lab.credentials}", f"lab={lab.socket}"],
     )
 
 
@@ -315,7 +222,7 @@ def _how_to(lab: JujuLab) -> str:
         f"its log is in {lab.directory} while it runs; Ctrl-C ends it\n"
         f"use it:\n  JUJU_DATA={lab.data} .venv/bin/tippingpoint run juju-leases-small {settings}\n"
         f"faults beside kill, stop, continue and start (see lab/juju/control.py):\n"
-        f'  ./scripts/lab fault juju {lab.control} \'{{"do": "reset", "share": 0.5}}\''
+        f'  ./scripts/lab fault juju {lab.socket} \'{{"do": "reset", "share": 0.5}}\''
     )
 
 

@@ -19,23 +19,18 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
 import secrets
-import select
 import shlex
-import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from lab.arguments import up_parser
-from lab.ask import ask
 from lab.certificates import make_certificates
 from lab.cgroups import VanishingCgroups
-from lab.control import LabError, Member
+from lab.control import LabError
 from lab.exporters import Exporters
 from lab.maas.control import MOST_HOSTS, MOST_MACHINES
 from lab.maas.libvirt import LibvirtHost
@@ -44,15 +39,13 @@ from lab.patience import PATIENCE_S
 from lab.places import Places, take_places
 from lab.ports import free_ports
 from lab.program import vanishing_directory
-from lab.service import Starter, starting_thread
-from lab.tether import tethered
+from lab.service import Starter
+from lab.simulated import SimulatedLab, write_private
 from lab.up import serve
 from tippingpoint.monitoring.scrape.jobs import Found, ScrapeAccess, static_targets
 
-_CHECKOUT = Path(__file__).resolve().parents[2]
 
-
-class MaasLab:
+class MaasLab(SimulatedLab):
     """A simulated region, which serves while the context lasts.
 
     `machines` are there from the beginning, and Ready; so are `hosts`, VM hosts named host-1, host-2 and so on.
@@ -84,6 +77,7 @@ class MaasLab:
             raise LabError(f"racks: {racks}", "1 to 100")
         if not 0 <= hosts <= MOST_HOSTS:
             raise LabError(f"hosts: {hosts}", f"0 to {MOST_HOSTS}")
+        super().__init__("lab.maas.process", "region", places)
         self._timings = timings or _defaults(libvirt)
         for name, seconds in dataclasses.asdict(self._timings).items():
             if not seconds > 0:
@@ -95,71 +89,14 @@ class MaasLab:
         self._machines = machines
         self._racks = [f"rack-{number}" for number in range(1, racks + 1)]
         self._hosts = hosts
-        self.places = places or Places.everywhere()
         self._tls = tls
         self._with_libvirt = libvirt
         self.libvirt: LibvirtHost | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._cleanup = ExitStack()
-
-    def __enter__(self) -> MaasLab:
-        with ExitStack() as cleanup:
-            self.directory = vanishing_directory(cleanup)
-            self.socket = self.directory / "lab.sock"
-            self.credentials = self.directory / "credentials.yaml"
-            # The process gets a signal when the thread that started it ends, so this thread lasts as long as the lab.
-            starter = cleanup.enter_context(starting_thread("maas-lab", self.places))
-            if self._with_libvirt:
-                (phone_port,) = free_ports(1)
-                groups = VanishingCgroups(cleanup, self.directory.name) if self.places.apart else None
-                bound = groups.fresh("libvirt", self.places.target).values() if groups else ()
-                programs = Starter(cleanup, self.directory, self.places)
-                self.libvirt = LibvirtHost(cleanup, programs, self.directory, phone_port, bound)
-            cleanup.callback(self._end)
-            self._configure()
-            self._process = starter.submit(self._popen).result()
-            served = self._await_serving()
-            self.url, self.metrics_url = f"{served['url']}/MAAS", str(served["metrics"])
-            login = {"url": self.url, "api_key": self.key} | ({"ca": self.ca.read_text()} if self.ca else {})
-            _write(self.credentials, json.dumps(login))
-            self._cleanup = cleanup.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._cleanup.close()
-
-    @property
-    def pid(self) -> int:
-        """The id of the region's process."""
-        assert self._process is not None
-        return self._process.pid
 
     @property
     def names(self) -> list[str]:
         """The members: the region, its rack controllers, and libvirtd where the lab has it."""
         return ["region", *self._racks, *(["libvirtd"] if self.libvirt else [])]
-
-    def members(self) -> list[Member]:
-        """Return every member's present state."""
-        return self.ask({"do": "members"})["members"]
-
-    def kill(self, name: str) -> None:
-        """Close the region's port and connections, take a rack controller away, or kill libvirtd."""
-        self.ask({"do": "kill", "member": name})
-
-    def stop(self, name: str) -> None:
-        """Stop the region from answering."""
-        self.ask({"do": "stop", "member": name})
-
-    def resume(self, name: str) -> None:
-        """Undo `stop`."""
-        self.ask({"do": "continue", "member": name})
-
-    def start(self, name: str) -> None:
-        """Undo `kill`, with the region's former data."""
-        self.ask({"do": "start", "member": name})
 
     def slow(self, name: str, seconds: float) -> None:
         """Delay all answers of the region by some seconds; 0 ends that."""
@@ -168,13 +105,6 @@ class MaasLab:
     def counts(self) -> dict[str, int]:
         """Return what is in the region's database."""
         return self.ask({"do": "count"})["counts"]
-
-    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Send any request of control.py. Raises LabError if it is refused."""
-        answer = ask(self.socket, request)
-        if "error" in answer:
-            raise LabError(answer["error"], answer["expected"])
-        return answer
 
     def describe(self) -> dict[str, Any]:
         """Return the lab's addresses for programs. The key is in the file `credentials`."""
@@ -204,10 +134,20 @@ class MaasLab:
             ]
         return found
 
-    def _configure(self) -> None:
+    def _directory(self, cleanup: ExitStack) -> Path:
+        return vanishing_directory(cleanup)
+
+    def _prepare(self, cleanup: ExitStack) -> dict[str, Any]:
+        self.credentials = self.directory / "credentials.yaml"
+        if self._with_libvirt:
+            (phone_port,) = free_ports(1)
+            groups = VanishingCgroups(cleanup, self.directory.name) if self.places.apart else None
+            bound = groups.fresh("libvirt", self.places.target).values() if groups else ()
+            programs = Starter(cleanup, self.directory, self.places)
+            self.libvirt = LibvirtHost(cleanup, programs, self.directory, phone_port, bound)
         if self._tls:
             self.ca = make_certificates(self.directory, "lab").ca
-        setup = {
+        return {
             "timings": dataclasses.asdict(self._timings),
             "racks": self._racks,
             "machines": self._machines,
@@ -220,41 +160,11 @@ class MaasLab:
             "libvirt": self.libvirt.setup() if self.libvirt else None,
             "places": dataclasses.asdict(self.places),
         }
-        _write(self.directory / "setup.json", json.dumps(setup))
 
-    def _popen(self) -> subprocess.Popen[bytes]:
-        with (self.directory / "region.log").open("ab") as log:
-            return subprocess.Popen(
-                tethered([sys.executable, "-m", "lab.maas.process", str(self.directory)]),
-                cwd=_CHECKOUT,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C at the terminal must end the run, not its target
-            )
-
-    def _await_serving(self) -> dict[str, Any]:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], PATIENCE_S)
-        line = self._process.stdout.readline() if ready else b""
-        if not line:
-            log = (self.directory / "region.log").read_text(errors="replace").strip().splitlines()
-            said = log[-1] if log else "its log is empty"
-            raise LabError(f"region: did not start: {said}", "a region that serves")
-        return json.loads(line)
-
-    def _end(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(PATIENCE_S)
-            assert self._process.stdout is not None
-            self._process.stdout.close()
-
-
-def _write(path: Path, content: str) -> None:
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(content)
+    def _take_up(self, serving: dict[str, Any]) -> None:
+        self.url, self.metrics_url = f"{serving['url']}/MAAS", str(serving["metrics"])
+        login = {"url": self.url, "api_key": self.key} | ({"ca": self.ca.read_text()} if self.ca else {})
+        write_private(self.credentials, json.dumps(login))
 
 
 def main() -> int:

@@ -116,7 +116,7 @@ class WithQueue:
         """Return the scrape job of the store."""
 
         def waiting() -> str:
-            counts = ask(self._lab.control, {"do": "counts"})
+            counts = ask(self._lab.socket, {"do": "counts"})
             return f"juju_db_requests_total {counts['commits-waiting']}\n"
 
         return static_targets(f"{self._figures.serve(waiting)} host=s1")

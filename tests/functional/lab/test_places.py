@@ -81,8 +81,7 @@ def test_simulators_run_there_too(lab: type[JujuLab] | type[MaasLab]) -> None:
     places = split(USABLE)
     with lab(places=places) as running:
         assert threads_run_on(running.pid) == set(places.target)
-        control = running.control if isinstance(running, JujuLab) else running.socket
-        answer = ask(control, {"do": "places"})
+        answer = ask(running.socket, {"do": "places"})
     assert (answer["target"], answer["others"]) == ([*places.target], [*places.others])
     assert all(where == [*places.target] for where in answer["members"].values())
 
