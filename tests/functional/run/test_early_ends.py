@@ -169,7 +169,7 @@ def test_interrupted_while_a_controller_says_nothing(juju: JujuLab, tmp_path: Pa
 def test_a_second_ctrl_c_cuts_what_is_under_way(etcd_private: EtcdLab, tmp_path: Path, api: str) -> None:
     """Given claims under way, when they are cut, then nothing of ours is complained of, and no claim has failed. (A
     target that falls silent is tried in virtual time.)"""
-    stages = [{"leases": 4000, "over": "4s", "hold": "10m"}]
+    stages = [{"leases": 1000, "over": "4s", "hold": "10m"}]
     workload = {"units": 1, "claim_time": "30s", "renew_time": "1s"}
     process = start(
         "run", write_plan(tmp_path, stages=stages, workload=workload), *settings(etcd_private),
