@@ -46,6 +46,7 @@ def play_and_ask(seed: int, out: Path, *, large: bool = False) -> Asked:
             *(["hooks twice"] if together.twice else []),
             *_kinds_of_plan(together.plan),
             *sorted({f"{event.do} a unit" for event in together.events}),
+            *(f"leader killed: {turn}" for turn in played.leader_killed),
         ]
         nothing = "refused" if played.run is None else "no report"
         return Asked(kinds, played.seconds, nothing if analysis is None else analysis.verdict.outcome)

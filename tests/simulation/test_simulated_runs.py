@@ -7,6 +7,7 @@ import contextvars
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.simulation.planted import PLANTED, found_after
 from tests.simulation.questions import ask_all, ask_together
 from tests.simulation.runs import play
 from tests.simulation.seeds import play_and_ask
-from tests.simulation.together import DrawnTogether, play_together
+from tests.simulation.together import DrawnTogether, LeaderKill, play_together
 from tests.simulation.virtual_time import BOOTED, Crashed, NothingDue, virtual_time
 from tippingpoint.plan.claim import CLAIM_OPERATIONS
 from tippingpoint.play.stages import Stages
@@ -267,6 +268,60 @@ def test_a_lower_load_ends_on_all_units_once_thresholds_hold_again(tmp_path: Pat
         assert len(held) == len(parts)
         assert max(held) - min(held) < 1
     assert [part.manifest.status for part in parts] == ["complete"] * 2
+
+
+_LISTED = {
+    **{name: value for name, value in _SEARCH.items() if name != "find"},
+    "stages": [{"leases": 10, "over": "4s", "hold": "10s"}, {"leases": 20, "over": "4s", "hold": "10s"}],
+}
+_KILLED_IN: dict[str, tuple[dict[str, Any], DrawnService]] = {
+    "ramp": (_LISTED, DrawnService(2000.0, 0.002, 1e9, [])),
+    "find": (
+        _SEARCH | {"find": _SEARCH["find"] | {"limit": 40, "within": "1m"}},
+        DrawnService(50.0, 0.002, 1e9, []),
+    ),
+    "storm": (
+        _LISTED | {"faults": [{"do": "drop-claims", "stage": 1, "at": "5s"}]},
+        DrawnService(2000.0, 0.002, 1e9, []),
+    ),
+    "recover": (
+        _LISTED | {"stages": [{"leases": 20, "over": "500ms", "hold": "20s"}], "after": "recover"},
+        DrawnService(2000.0, 0.002, 1e9, [("silent", 30.0, 75.0)]),
+    ),
+    "destroy": (
+        {
+            **{name: _LISTED[name] for name in ("name", "target", "workers")},
+            "thresholds": [{"operation": "create", "p90": "1s"}],
+            "workload": {"kind": "spawn", "until": "created", "rate": 2, "observe_every": "0s"},
+            "stages": [
+                {"groups": 1, "instances": 12, "hold": "5s"},
+                {"groups": 1, "instances": 2, "hold": "5s"},
+            ],
+        },
+        DrawnService(20.0, 0.002, 1e9, []),
+    ),
+}
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["coming up, leads on", "held, deposed"])
+@pytest.mark.parametrize("kind", _KILLED_IN)
+def test_a_run_goes_on_when_the_leaders_agent_is_killed(kind: str, held: bool, tmp_path: Path) -> None:
+    """In each kind of turn, whether that unit leads on or another one does, and nothing is played twice."""
+    plan, service = _KILLED_IN[kind]
+    drawn = DrawnTogether(
+        seed=0,
+        plan=plan,
+        service=service,
+        units=2,
+        hooks="swift",
+        twice=False,
+        clocks=[0.0] * 5,
+        events=[],
+        leader_kill=LeaderKill(kind, held, after=0.3, back=5.0, deposed=held),
+    )
+    played = play_together(drawn, tmp_path)
+    assert played.leader_killed == [f"{kind} {'held' if held else 'coming up'}"]
+    ask_together(played)
 
 
 def test_an_hour_passes_at_once_on_every_clock() -> None:

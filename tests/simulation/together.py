@@ -7,7 +7,8 @@ import asyncio
 import contextvars
 import json
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,21 @@ class UnitEvent:
 
 
 @dataclass(frozen=True)
+class LeaderKill:
+    """The leader's agent is killed in the first turn of a kind."""
+
+    kind: str
+    held: bool
+    """Whether that is in its hold, or while its load is brought up."""
+    after: float
+    """Seconds after the begin of that."""
+    back: float
+    """Seconds until it is started again."""
+    deposed: bool
+    """Whether another unit leads from then on."""
+
+
+@dataclass(frozen=True)
 class DrawnTogether:
     """What a seed is."""
 
@@ -59,6 +75,7 @@ class DrawnTogether:
     """Whether some hooks run twice."""
     clocks: list[float]
     events: list[UnitEvent]
+    leader_kill: LeaderKill | None = None
 
 
 @dataclass(kw_only=True)
@@ -72,6 +89,10 @@ class PlayedTogether(Ended):
     """The directory of the run of all units; None without one."""
     parts: list[Path] = field(default_factory=list)
     """The directories of all units' parts."""
+    published: list[SharedRun] = field(default_factory=list)
+    """Every state of the run that a leader published, in order."""
+    leader_killed: list[str] = field(default_factory=list)
+    """The turns in which the leader's agent was killed, in words."""
     no_report: str = ""
     """Why there is no report; empty if there is one."""
 
@@ -106,16 +127,43 @@ def draw_together(seed: int, sizes: Sizes = SMALL) -> DrawnTogether:
                 "stand still": chance.uniform(0.1, 20),
             }.get(do, 0.0)
             events.append(UnitEvent(chance.uniform(0, lasts), do, chance.randrange(units), seconds))
-    plan = {**alone.plan, "workers": 1}
-    return DrawnTogether(
+    drawn = DrawnTogether(
         seed=seed,
-        plan=plan,
+        plan={**alone.plan, "workers": 1},
         service=alone.service,
         units=units,
         hooks=chance.choice(["swift", "usual", "usual", "slow"]),
         twice=chance.random() < 0.3,
         clocks=[chance.choice([0.0, 0.0, 0.02, -1.5, 40.0, -3600.0]) for _ in range(units + 3)],
         events=sorted(events, key=lambda event: event.at),
+    )
+    if chance.random() < 0.25:
+        plan = _with_a_removal(drawn.plan, chance)
+        drawn = replace(drawn, plan=plan, leader_kill=_leader_kill(plan, chance))
+    return drawn
+
+
+def _with_a_removal(plan: dict[str, Any], chance: random.Random) -> dict[str, Any]:
+    """Have some plans of things remove some of them at the end."""
+    workload, last = plan["workload"], plan.get("stages", [{}])[-1]
+    if workload.get("kind") != "spawn" or workload["cycle"] or last["instances"] < 2 or chance.random() < 0.3:
+        return plan
+    fewer = {**last, "instances": chance.randrange(1, last["instances"]), "hold": "6s"}
+    return {**plan, "stages": [*plan["stages"], fewer]}
+
+
+def _leader_kill(plan: dict[str, Any], chance: random.Random) -> LeaderKill:
+    kinds = ["find" if "find" in plan else "ramp"]
+    kinds += [kind for kind, field in (("storm", "faults"), ("recover", "after")) if field in plan]
+    sizes = [(stage.get("groups"), stage.get("instances")) for stage in plan.get("stages", ())]
+    if any(after < before for before, after in pairwise(sizes)) and not plan["workload"].get("cycle", True):
+        kinds.append("destroy")
+    return LeaderKill(
+        kind=chance.choice(kinds),
+        held=chance.random() < 0.5,
+        after=chance.uniform(0.0, 3.0),
+        back=chance.choice([0.5, 5.0, 60.0]),
+        deposed=chance.random() < 0.5,
     )
 
 
@@ -138,6 +186,7 @@ class _Together:
         self._chance = random.Random(drawn.seed + 7)
         self._all: list[Unit] = []
         self._doing: list[asyncio.Task[None]] = []
+        self._leader_killed: list[str] = []
 
     async def play(self) -> PlayedTogether:
         drawn, model = self._drawn, self._model
@@ -154,10 +203,12 @@ class _Together:
         run = run.model_copy(update={"id": f"simulated-{drawn.seed}"})
         begun = self._loop.time()
         model.write_run(model.leader, run)
-        self._doing = [
-            self._loop.start(self._happen(event), contextvars.copy_context()) for event in drawn.events
-        ]
+        happening = [self._happen(event) for event in drawn.events]
+        if drawn.leader_kill is not None:
+            happening.append(self._kill_leader(drawn.leader_kill))
+        self._doing = [self._loop.start(each, contextvars.copy_context()) for each in happening]
         await self._until_over(played)
+        played.published, played.leader_killed = model.published, self._leader_killed
         played.seconds = self._loop.time() - begun
         await self._report(played)
         sent = len(self._service.served)
@@ -246,6 +297,41 @@ class _Together:
                 return
             await asyncio.sleep(_LOOK_EVERY)
 
+    async def _kill_leader(self, kill: LeaderKill) -> None:
+        model = self._model
+        while True:
+            await asyncio.sleep(_LOOK_EVERY / 10)
+            run = model.published[-1]
+            turn, now = next((turn for turn in run.turns if turn.kind == kill.kind), None), self._now()
+            if run.over or run.stopped or model.leader not in model.units:
+                return
+            begin = None if turn is None else turn.hold if kill.held else turn.begin
+            if begin is not None and begin + kill.after <= now:
+                break
+        leader = model.units[model.leader]
+        self._note_kill(leader)
+        leader.kill()
+        others = [name for name in model.units if name != leader.name]
+        if kill.deposed and others:
+            model.lead(others[0])
+        await asyncio.sleep(kill.back)
+        if leader.name in model.units:
+            await leader.start()
+            leader.due.set()
+
+    def _note_kill(self, unit: Unit) -> None:
+        """Note in which turn an agent is killed, if that is the leader's."""
+        run, now = self._model.published[-1], self._now()
+        if unit.name != self._model.leader or run.over:
+            return
+        turn = next((turn for turn in reversed(run.turns) if turn.begin <= now), None)
+        if turn is None or run.searches_alone:
+            self._leader_killed.append("alone" if run.searches_alone else "before the first turn")
+        else:
+            held = turn.hold is not None and turn.hold <= now
+            what = "after its hold" if held and turn.until < now else "held" if held else "coming up"
+            self._leader_killed.append(f"{turn.kind} {what}")
+
     async def _happen(self, event: UnitEvent) -> None:
         await asyncio.sleep(event.at)
         model = self._model
@@ -255,6 +341,7 @@ class _Together:
         unit = there[event.unit % len(there)]
         match event.do:
             case "kill" | "reboot":
+                self._note_kill(unit)
                 unit.kill() if event.do == "kill" else unit.reboot()
                 await asyncio.sleep(event.seconds)
                 if unit.name in model.units:

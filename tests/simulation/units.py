@@ -44,6 +44,8 @@ class Model:
 
     def __init__(self) -> None:
         self.run: str | None = None
+        self.published: list[SharedRun] = []
+        """Every state of the run that a leader published, in order."""
         self.bags: dict[str, dict[str, str]] = {}
         self.units: dict[str, Unit] = {}
         self.leader = ""
@@ -53,6 +55,7 @@ class Model:
         if by != self.leader:
             return False
         self.run = run.model_dump_json(exclude_none=True)
+        self.published.append(run)
         self.changed()
         return True
 

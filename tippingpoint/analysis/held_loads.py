@@ -30,7 +30,7 @@ from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.standstills import Stall
 from tippingpoint.rundir.tags import FAILURES, tag
-from tippingpoint.util.durations import format_duration
+from tippingpoint.util.durations import format_duration, show_span
 from tippingpoint.util.numbers import show_us
 from tippingpoint.util.text import choose, show_amount, show_list, show_size, singular
 
@@ -347,7 +347,7 @@ def _silent_at_its_end(run: RunData, stage: StageResult, stalls: Iterable[Stall]
             curve = run.curves.get(tag(name, outcome))
             if curve is not None:  # operations without an answer are counted after the load ends
                 failures += int(curve.count[(curve.t >= last) & (curve.t < max(end, following))].sum())
-    return f"nothing succeeded in its last {format_duration(round(silent))}" if failures >= _FEW else ""
+    return f"nothing succeeded in its last {show_span(silent)}" if failures >= _FEW else ""
 
 
 def stood_still(stalls: Iterable[Stall], begin: float, end: float) -> float:

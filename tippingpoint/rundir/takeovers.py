@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tippingpoint.util.durations import format_duration
+from tippingpoint.util.durations import show_span
 
 KIND = "taken-up"
 """The event of a resumed part, at the moment when it went on."""
@@ -31,7 +31,7 @@ class Takeover:
     def words(self) -> str:
         """A sentence about it, without a full stop."""
         lost = ": earlier measurements of that stage are left out" if self.again else ""
-        went_on = f"resumed {format_duration(round(self.after))} later, in stage {self.stage}{lost}"
+        went_on = f"resumed {show_span(self.after)} later, in stage {self.stage}{lost}"
         return f"{self.who} was cut, and {went_on}"
 
 

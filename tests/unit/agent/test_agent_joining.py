@@ -104,7 +104,7 @@ def test_that_it_was_cut_is_told_and_withholds_what_was_not_whole(tmp_path: Path
     assert (taken.stage, taken.after, taken.there, taken.again) == (2, 80.0, 5, True)
     (event,) = [e for e in read_digest(digest_of([one, other])).head.events if e["event"] == KIND]
     assert event == {"t": 100.0, "event": KIND, "stage": 2, "after": 80.0, "there": 5, "again": True}
-    why = "a part was cut, and resumed 80s later, in stage 2: earlier measurements of that stage are left out"
+    why = "a part was cut, and resumed 1 min 20 s later, in stage 2: earlier measurements of that stage are left out"
     verdict = analyse(run).verdict
     assert (verdict.outcome, verdict.reasons) == ("withheld", [why])
     assert why in write_report(analyse(run), "json")
@@ -117,7 +117,7 @@ def test_what_was_whole_when_it_was_cut_is_a_note(tmp_path: Path) -> None:
     join([one, other], tmp_path / "whole")
     run = load_run(tmp_path / "whole")
     assert analyse(run).verdict.reasons == []
-    assert "a part was cut, and resumed 10s later, in stage 3" in write_report(analyse(run), "json")
+    assert "a part was cut, and resumed 10 s later, in stage 3" in write_report(analyse(run), "json")
 
 
 def test_what_is_gone_on_with_later_keeps_all_there_was(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_a_target_that_was_gone_for_good_before_the_end_was_not_held() -> None:
     run = made_run(
         ladder({"extend.ok": [2.0] * 60_000, "extend.error": [1.0] * 100}), plan=PLAN, curves=curves
     )
-    assert examine(run).of(run.stages[2].number).why_not_held == "nothing succeeded in its last 10s"
+    assert examine(run).of(run.stages[2].number).why_not_held == "nothing succeeded in its last 10 s"
     assert examine(run).loads_held == [1000, 2000]
     assert analyse(run).verdict.outcome == "missed"
     # but not when it was the worker that stood still
@@ -97,7 +97,7 @@ def test_workers_that_stood_still_at_the_same_time_excuse_a_silence_for_that_tim
     # when the run is analysed
     run = made_run(stages, plan=PLAN, curves=curves, events=stalls)
     # then the silence lasts as long as it is that neither of them explains
-    assert examine(run).of(run.stages[2].number).why_not_held == "nothing succeeded in its last 5s"
+    assert examine(run).of(run.stages[2].number).why_not_held == "nothing succeeded in its last 5 s"
 
 
 @pytest.mark.parametrize(

@@ -385,7 +385,7 @@ def test_a_note_names_its_unit_once_and_a_part_that_was_taken_up_is_told_of_its_
     run = gathered(tmp_path, digests_of(tmp_path, 1, events=[note, note, taken]), 1)
     assert "load-claimer/0: there was no lock" in run.notes
     why = (
-        "load-claimer/0 was cut, and resumed 9s later, in stage 2: "
+        "load-claimer/0 was cut, and resumed 9 s later, in stage 2: "
         "earlier measurements of that stage are left out"
     )
     verdict = analyse(run).verdict

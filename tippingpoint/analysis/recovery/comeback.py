@@ -15,7 +15,7 @@ from tippingpoint.analysis.findings import Findings, StageFindings
 from tippingpoint.plan.grow import GrowPlan
 from tippingpoint.plan.spawn import PACES, SpawnPlan
 from tippingpoint.rundir.stages import StageResult
-from tippingpoint.util.durations import format_duration
+from tippingpoint.util.durations import format_duration, show_span
 from tippingpoint.util.text import show_amount, show_size
 
 CATCHING_UP = 0.9
@@ -210,7 +210,7 @@ def _sentence(
         where = f"at {show_amount(back.size, unit)}"
         without = ", and only after a time without any load" if steps.index(back) > off else ""
         came = f"thresholds were met again {where}, {after} after {first}{without}"
-    spent = format_duration(round(sum(step.seconds for step in steps)))
+    spent = show_span(sum(step.seconds for step in steps))
     if stays_at is not None:
         held = "that load" if stays_at == before else show_size(before or 0)
         ends = f"; {came}" if came else f"; it did not come back in {spent}"
