@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 from tippingpoint.plan.store import StorePlan, StoreStage
 from tippingpoint.rundir.recorder import Recorder
@@ -14,7 +14,7 @@ from tippingpoint.targets.etcd.access import Scope
 from tippingpoint.targets.etcd.ledger import WORKER_LEASE_IDS
 from tippingpoint.targets.etcd.messages import after_prefix
 from tippingpoint.targets.etcd.plan import EtcdTarget
-from tippingpoint.targets.etcd.v3_store import V3Store
+from tippingpoint.targets.etcd.store import connect
 from tippingpoint.workloads.load import StageOrder
 from tippingpoint.workloads.schedule import Schedule
 from tippingpoint.workloads.store.workload import StoreLoad
@@ -35,16 +35,17 @@ async def violations(
     workload: dict[str, Any],
     stage: StoreStage,
     meanwhile: Callable[[StoreLoad], Awaitable[None]],
+    api: Literal["v3", "v2"] = "v3",
 ) -> list[dict[str, Any]]:
     """Return the violations that a load reports that is up while something happens, its final check included."""
     run = uuid.uuid4()
     scope = Scope(f"/tippingpoint/{run.hex}/", (run.int % (1 << 30)) * WORKER_LEASE_IDS)
     own = scope.prefix.encode()
-    target = EtcdTarget(endpoints=list(endpoints))
+    target = EtcdTarget(endpoints=list(endpoints), api=api)
     plan = StorePlan.model_validate(
         {"name": "checked", "target": target, "workload": {"kind": "store", **workload}, "stages": [stage]}
     )
-    store, schedule = V3Store(target, scope), Schedule(asyncio.get_running_loop())
+    store, schedule = connect(target, scope), Schedule(asyncio.get_running_loop())
     load = StoreLoad(plan, store, own, after_prefix, Recorder(), schedule)
     await load.open()
     ticking = asyncio.create_task(_tick(load))

@@ -41,7 +41,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second, where users wait for ten."""
     for place in (
         "util.rest.CONNECT_WITHIN",
-        "targets.etcd.v2.ANSWER_WITHIN",
+        "targets.etcd.v2_link.ANSWER_WITHIN",
         "targets.etcd.v3_link.ANSWER_WITHIN",
         "targets.juju.api.dialling._WITHIN",
         "targets.lxd.retrying.PATIENCE",

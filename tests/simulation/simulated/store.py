@@ -88,13 +88,15 @@ class Keys:
         there = (name.encode() for name in self._service.leases if not self._service.free(name))
         return sorted(key for key in there if first <= key < end)
 
-    def _tell(self, keys: Sequence[bytes], answer: Future[int]) -> Future[int]:
+    def _tell(self, keys: Sequence[bytes], answer: Future[Any]) -> Future[Any]:
         """Return an answer to puts, after which no linearizable read of these keys may be older."""
 
-        def told(answer: Future[int]) -> None:
+        def told(answer: Future[Any]) -> None:
             if not answer.cancelled() and answer.exception() is None:
+                result = answer.result()
                 for key in keys:
-                    self._told[key] = max(self._told.get(key, 0), answer.result())
+                    revision = result if isinstance(result, int) else result[0]
+                    self._told[key] = max(self._told.get(key, 0), revision)
 
         answer.add_done_callback(told)
         return answer
@@ -102,9 +104,9 @@ class Keys:
     def put(self, key: bytes, value: bytes) -> Future[int]:
         return self._tell([key], self._ask("put", key, lambda: self._put([key])))
 
-    def put_all(self, pairs: Sequence[tuple[bytes, bytes]]) -> Future[int]:
+    def put_all(self, pairs: Sequence[tuple[bytes, bytes]]) -> Future[list[int]]:
         keys = [key for key, _ in pairs]
-        return self._tell(keys, self._ask("put-all", keys[0], lambda: self._put(keys)))
+        return self._tell(keys, self._ask("put-all", keys[0], lambda: [self._put(keys)] * len(keys)))
 
     def get(self, key: bytes, *, serializable: bool) -> Future[Read]:
         expected = 0 if serializable else self._told.get(key, 0)

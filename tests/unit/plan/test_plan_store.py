@@ -129,11 +129,6 @@ def test_a_plan_is_written_as_it_was_read() -> None:
             "workload.bytes_p99",
             "at least bytes (100)",
         ),
-        (
-            {"stages": [{"expiring": 1}], "target": {"kind": "etcd", "api": "v2"}},
-            "target.api",
-            "v3, which the workload store needs",
-        ),
         ({"stages": [{"expiring": 1}], "target": {"kind": "juju"}}, "target.kind", "etcd"),
         (
             {

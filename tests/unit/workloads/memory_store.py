@@ -126,8 +126,8 @@ class MemoryStore:
     def put(self, key: bytes, value: bytes) -> Future[int]:
         return self._done("put", (key, value), lambda: self.store.put([key]))
 
-    def put_all(self, pairs: Sequence[tuple[bytes, bytes]]) -> Future[int]:
-        return self._done("put-all", pairs, lambda: self.store.put([key for key, _ in pairs]))
+    def put_all(self, pairs: Sequence[tuple[bytes, bytes]]) -> Future[list[int]]:
+        return self._done("put-all", pairs, lambda: [self.store.put([key for key, _ in pairs])] * len(pairs))
 
     def get(self, key: bytes, *, serializable: bool) -> Future[Read]:
         read = lambda: Read(self.store.revision, self.store.keys.get(key, 0))  # noqa: E731

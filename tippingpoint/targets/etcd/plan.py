@@ -8,7 +8,6 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from tippingpoint.plan.base import BasePlan
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.fields import in_units
 from tippingpoint.plan.kinds import TargetSection
@@ -58,10 +57,6 @@ class EtcdTarget(TargetSection, frozen=True):
         description="Client URLs of members that are profiled in each stage. They need `--enable-pprof`. Left out: "
         "no profile is taken.",
     )
-
-    def check(self, plan: BasePlan) -> None:
-        if isinstance(plan, StorePlan) and self.api == "v2":
-            raise ValueError("target.api: v2: expected v3, which the workload store needs")
 
     @property
     def profiled(self) -> Sequence[str]:

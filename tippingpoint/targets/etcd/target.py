@@ -32,6 +32,13 @@ class Etcd(Target[EtcdTarget, EtcdEntry, EtcdWorkspace]):
 
     workspace = EtcdWorkspace
 
+    def connections(self, plan: Plan) -> Connections:
+        assert isinstance(plan.target, EtcdTarget)
+        if not isinstance(plan, StorePlan) or plan.target.api == "v3":
+            return {}
+        watchers = max(stage.watchers for stage in plan.planned)
+        return {f"{'stages' if plan.find is None else 'find'}.watchers": (watchers, 1)}
+
     def connections_of_worker(self, plan: Plan) -> Connections:
         target = plan.target
         assert isinstance(target, EtcdTarget)
@@ -60,11 +67,11 @@ class Etcd(Target[EtcdTarget, EtcdEntry, EtcdWorkspace]):
         scope = Scope(workspace.prefix, workspace.first_lease_id + int(worker) * WORKER_LEASE_IDS)
         if isinstance(plan, StorePlan):
             from tippingpoint.targets.etcd.messages import after_prefix
-            from tippingpoint.targets.etcd.v3_store import V3Store
+            from tippingpoint.targets.etcd.store import connect
             from tippingpoint.workloads.store.workload import StoreLoad
 
             own = f"{scope.prefix}{worker}/".encode()
-            return StoreLoad(plan, V3Store(plan.target, scope), own, after_prefix, recorder, schedule)
+            return StoreLoad(plan, connect(plan.target, scope), own, after_prefix, recorder, schedule)
         from tippingpoint.targets.etcd import claim
         from tippingpoint.workloads.claim.workload import ClaimLoad
 

@@ -12,107 +12,46 @@ import itertools
 import math
 from asyncio import Future, Task
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
-import aiohttp
 import orjson
 
-from tippingpoint.errors import OperationFailed, TargetError
+from tippingpoint.errors import OperationFailed
 from tippingpoint.plan.claim import ClaimWorkload
 from tippingpoint.targets.etcd.access import (
     ANSWER_WITHIN,
     LEADER_WITHIN,
-    Endpoint,
-    EtcdAccess,
     Scope,
     access,
     pause,
-    refusal,
     unreachable,
 )
 from tippingpoint.targets.etcd.plan import EtcdTarget
+from tippingpoint.targets.etcd.v2_link import (
+    DELETIONS,
+    FAILURES,
+    INDEX_CLEARED,
+    KEY_NOT_FOUND,
+    LARGEST,
+    NODE_EXISTS,
+    TEST_FAILED,
+    Answer,
+    Link,
+    Operations,
+    answer_of,
+    greet,
+    index_of,
+    path_of,
+)
 from tippingpoint.util.network_errors import CLOSED, in_words
 from tippingpoint.util.patience import answers_within
-from tippingpoint.util.rest import TooLarge, cause_of, read_body
+from tippingpoint.util.rest import cause_of, read_body
 from tippingpoint.workloads.claim.target import Holding
 from tippingpoint.workloads.load import TargetFacts
 
-SOCKETS = 32
-"""Concurrent requests on each of the plan's connections; further requests wait."""
-_EVENT_LIMIT = 1 << 20  # bytes of one event of the stream
-
-# etcd's error/error.go
-_KEY_NOT_FOUND, _TEST_FAILED, _NODE_EXISTS, _INDEX_CLEARED = 100, 101, 105, 401
 _LEADS = "StateLeader"  # raft/raft.go
-_RELEASES = frozenset(("delete", "expire", "compareAndDelete"))
-_LARGEST = 64 << 20
-"""Bytes of the largest answer, the list of all keys of a run."""
-_LONGEST_INDEX = 20  # digits
-_FAILURES = (aiohttp.ClientError, OSError, TimeoutError, TooLarge, orjson.JSONDecodeError)
-
 _Result = TypeVar("_Result")
-
-
-@dataclass(slots=True)
-class _Answer:
-    """An answer of etcd: HTTP status, etcd's own error code (0 for none), the store's index, and the body."""
-
-    status: int
-    code: int
-    index: int
-    body: dict[str, Any]
-
-    @property
-    def problem(self) -> str:
-        """The error on one line."""
-        said = self.body.get("message", "")
-        return f"etcd: {said} ({self.code})" if said else f"HTTP status {self.status}"
-
-
-class _Link:
-    """One of the plan's connections: an HTTP session with an endpoint, and whether its event stream is up."""
-
-    def __init__(self, endpoint: Endpoint, read: EtcdAccess) -> None:
-        self.endpoint = endpoint
-        self.problem = "not connected"
-        self.live = False
-        self.seen = 0
-        user = read.credentials
-        self._session = aiohttp.ClientSession(
-            headers={"Authorization": aiohttp.encode_basic_auth(user.username, user.password)}
-            if user
-            else None,
-            connector=aiohttp.TCPConnector(limit=SOCKETS + 1, ssl=read.tls or True),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=ANSWER_WITHIN),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=False,
-            read_bufsize=_EVENT_LIMIT,
-            auto_decompress=False,
-        )
-        # aiohttp resends a request when a kept-open socket turns out dead. That would hide a failure, and a
-        # claim that did arrive the first time would then be denied by itself. There is no public switch.
-        self._session._retry_connection = False  # pyright: ignore[reportPrivateUsage]
-
-    def failed(self, problem: str) -> OperationFailed:
-        return OperationFailed(f"{self.endpoint.name}: {problem}")
-
-    async def ask(self, method: str, path: str, form: dict[str, str] | None = None) -> _Answer:
-        """Make one request; raises one of _FAILURES."""
-        async with self._session.request(
-            method, self.endpoint.url + path, data=form, allow_redirects=False
-        ) as response:
-            body = await read_body(response, _LARGEST)
-            return _answer(response.status, _index(response), body)
-
-    def stream(self, path: str) -> Any:
-        """Make a request whose answer is read as it arrives."""
-        return self._session.get(self.endpoint.url + path, allow_redirects=False)
-
-    async def close(self) -> None:
-        self.live = False
-        await self._session.close()
 
 
 class _Unit:
@@ -137,19 +76,20 @@ class V2Target:
         self._access = access(target)
         self._scope = scope
         self._ttl = str(math.ceil(workload.claim_time))
-        self._links: list[_Link] = []
-        self._asides: list[_Link] = []
+        self._links: list[Link] = []
+        self._asides: list[Link] = []
         """Separate connections, one to each endpoint, for queries that are not part of the load."""
         self._watching: list[Task[None]] = []
-        self._calls: dict[Future[Any], Task[Any]] = {}
+        self._operations: Operations | None = None
         self._units: dict[int, dict[int, _Unit]] = {}
 
     async def open(self) -> TargetFacts:
         """Connect; see ClaimTarget."""
         self._loop = asyncio.get_running_loop()
+        self._operations = Operations()
         try:
             self._make_links()
-            facts, index = await _greet(self._access, self._links, self._scope.prefix)
+            facts, index = await greet(self._access, self._links, self._scope.prefix)
             await self._watch_all(index)
         except BaseException:
             await self.close()
@@ -159,7 +99,7 @@ class V2Target:
     def _make_links(self) -> None:
         endpoints = self._access.endpoints
         self._links = [
-            _Link(e, self._access) for _ in range(self._access.target.connections) for e in endpoints
+            Link(e, self._access) for _ in range(self._access.target.connections) for e in endpoints
         ]
 
     async def _watch_all(self, index: int) -> None:
@@ -171,7 +111,7 @@ class V2Target:
             self._watching.append(self._loop.create_task(self._watch(link, up)))
         await asyncio.wait(ups, timeout=ANSWER_WITHIN)
 
-    def _link(self, lease: int, holder: int) -> _Link:
+    def _link(self, lease: int, holder: int) -> Link:
         """Return the connection for a holder's operations: its own, or the next one that is up."""
         first = hash((lease, holder)) % len(self._links)
         for step in range(len(self._links)):
@@ -181,7 +121,7 @@ class V2Target:
         return self._links[first]
 
     def _key(self, lease: int) -> str:
-        return _path(self._scope.key(lease))
+        return path_of(self._scope.key(lease))
 
     # --- operations
 
@@ -195,11 +135,11 @@ class V2Target:
         link = self._link(lease, holder)
         form = {"value": f"{lease}/{holder}", "ttl": self._ttl, "prevExist": "false"}
         try:
-            answer = await self._ask(link, "PUT", self._key(lease), form)
-            if answer.code == _NODE_EXISTS:
+            answer = await link.operate("PUT", self._key(lease), form)
+            if answer.code == NODE_EXISTS:
                 unit.denied = answer.index
                 return None
-            self._check(link, answer)
+            link.check(answer)
             return Holding(lease, holder)
         finally:
             if unit.denied < 0:
@@ -213,10 +153,10 @@ class V2Target:
         link = self._link(holding.lease, holding.holder)
         # A refresh keeps the value and notifies no watcher (etcd's v2 API document, "Refreshing key TTL").
         form = {"refresh": "true", "ttl": self._ttl, "prevValue": f"{holding.lease}/{holding.holder}"}
-        answer = await self._ask(link, "PUT", self._key(holding.lease), form)
-        if answer.code in (_KEY_NOT_FOUND, _TEST_FAILED):
+        answer = await link.operate("PUT", self._key(holding.lease), form)
+        if answer.code in (KEY_NOT_FOUND, TEST_FAILED):
             return False
-        self._check(link, answer)
+        link.check(answer)
         return True
 
     def release(self, holding: Holding) -> Future[None]:
@@ -226,47 +166,14 @@ class V2Target:
     async def _release(self, holding: Holding) -> None:
         link = self._link(holding.lease, holding.holder)
         value = quote(f"{holding.lease}/{holding.holder}", safe="")
-        answer = await self._ask(link, "DELETE", f"{self._key(holding.lease)}?prevValue={value}")
-        if answer.code not in (_KEY_NOT_FOUND, _TEST_FAILED):  # both mean that the lease was already lost
-            self._check(link, answer)
+        answer = await link.operate("DELETE", f"{self._key(holding.lease)}?prevValue={value}")
+        if answer.code not in (KEY_NOT_FOUND, TEST_FAILED):  # both mean that the lease was already lost
+            link.check(answer)
 
     def _start(self, lease: int, holder: int, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
-        """Run an operation in a task. Its future ends with OperationFailed also when the target is closed."""
-        future: Future[_Result] = self._loop.create_future()
-        task = self._loop.create_task(work)
-        self._calls[future] = task
-
-        def cancelled(_: Future[_Result]) -> None:
-            if self._calls.pop(future, None) is not None:
-                task.cancel()
-
-        def finished(_: Task[_Result]) -> None:
-            self._calls.pop(future, None)
-            error = None if task.cancelled() else task.exception()
-            if future.done():
-                return
-            if task.cancelled():
-                future.set_exception(self._link(lease, holder).failed("closed"))
-            elif error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(task.result())
-
-        future.add_done_callback(cancelled)
-        task.add_done_callback(finished)
-        return future
-
-    async def _ask(self, link: _Link, method: str, path: str, form: dict[str, str] | None = None) -> _Answer:
-        try:
-            return await link.ask(method, path, form)
-        except _FAILURES as error:
-            raise link.failed(in_words(cause_of(error))) from None
-        except Exception as error:  # for instance, the session was closed in the meantime
-            raise link.failed(in_words(error)) from None
-
-    def _check(self, link: _Link, answer: _Answer) -> None:
-        if answer.code or answer.status >= 300:
-            raise link.failed(answer.problem)
+        if self._operations is None:
+            raise RuntimeError("open() comes first")
+        return self._operations.start(self._link(lease, holder), work)
 
     # --- waiting for a release
 
@@ -303,12 +210,12 @@ class V2Target:
             if self._units.get(lease, {}).get(holder) is not unit:
                 return
             try:
-                answer = await self._ask(self._link(lease, holder), "GET", self._key(lease) + "?quorum=true")
+                answer = await self._link(lease, holder).operate("GET", self._key(lease) + "?quorum=true")
             except OperationFailed:
                 await asyncio.sleep(pause(failures))
                 continue
             unit.denied = answer.index
-            if answer.code == _KEY_NOT_FOUND or unit.freed > unit.denied:
+            if answer.code == KEY_NOT_FOUND or unit.freed > unit.denied:
                 self._call(lease, holder, unit)
             return
 
@@ -326,7 +233,7 @@ class V2Target:
                 if unit.denied >= 0:
                     self._call(lease, holder, unit)
 
-    async def _watch(self, link: _Link, up: Future[None]) -> None:
+    async def _watch(self, link: Link, up: Future[None]) -> None:
         """Read a connection's event stream, and request it again when it ends. The link is live while events can come.
 
         Any connection's stream serves all units. So a release is missed only if all streams were down, and for
@@ -335,12 +242,12 @@ class V2Target:
         failures = 0
         while True:
             try:
-                path = _path(self._scope.prefix.rstrip("/"))
+                path = path_of(self._scope.prefix.rstrip("/"))
                 query = f"?wait=true&recursive=true&stream=true&waitIndex={link.seen + 1}"
                 async with link.stream(path + query) as response:
                     if response.status != 200:
-                        answer = _answer(response.status, 0, await read_body(response, _LARGEST))
-                        if answer.code == _INDEX_CLEARED:
+                        answer = answer_of(response.status, 0, await read_body(response, LARGEST))
+                        if answer.code == INDEX_CLEARED:
                             link.seen = answer.index
                             if not any(other.live for other in self._links):
                                 self._missed()
@@ -351,7 +258,7 @@ class V2Target:
                         failures = 0
                         if not up.done():
                             up.set_result(None)
-                        known = _index(response)
+                        known = index_of(response)
                         async for line in response.content:
                             if self._event(link, line) <= known:
                                 break
@@ -361,7 +268,7 @@ class V2Target:
                         # When its first event is from history, etcd sends only that one and never adds the
                         # stream to the watchers of later events (store/watcher_hub.go).
                         continue
-            except _FAILURES as error:
+            except FAILURES as error:
                 link.problem = in_words(cause_of(error))
             except (ValueError, LookupError, TypeError) as error:  # not an event, or an event without an end
                 link.problem = in_words(error)
@@ -371,13 +278,13 @@ class V2Target:
             failures += 1
             await asyncio.sleep(pause(failures))
 
-    def _event(self, link: _Link, line: bytes) -> int:
+    def _event(self, link: Link, line: bytes) -> int:
         """Process one event; returns its index."""
         event: dict[str, Any] = orjson.loads(line)
         node: dict[str, Any] = event["node"]
         index = int(node["modifiedIndex"])
         link.seen = max(link.seen, index)
-        if event["action"] in _RELEASES:
+        if event["action"] in DELETIONS:
             name = str(node["key"]).rpartition("/")[2]
             if name.isdecimal():
                 self._freed(int(name), index)
@@ -394,7 +301,7 @@ class V2Target:
 
     async def leader(self) -> str | None:
         """Return the leader as the members report it; see Led."""
-        self._asides = self._asides or [_Link(endpoint, self._access) for endpoint in self._access.endpoints]
+        self._asides = self._asides or [Link(endpoint, self._access) for endpoint in self._access.endpoints]
         told = [answer for answer in await asyncio.gather(*map(_self, self._asides)) if answer is not None]
         if told and all(answer.status in (401, 403, 404) for answer in told):
             return None
@@ -410,12 +317,12 @@ class V2Target:
 
     async def _close_links(self) -> None:
         self._units.clear()
-        calls = list(self._calls.values())
-        for task in [*self._watching, *calls]:
+        for task in self._watching:
             task.cancel()
-        if self._watching or calls:
-            await asyncio.wait([*self._watching, *calls])
-        await asyncio.sleep(0)  # lets the tasks' callbacks end the futures
+        if self._watching:
+            await asyncio.wait(self._watching)
+        if self._operations is not None:
+            await self._operations.end()
         self._watching.clear()
         for link in self._links:
             await link.close()
@@ -424,22 +331,22 @@ class V2Target:
 async def clean_v2(target: EtcdTarget, prefix: str) -> int:
     """Delete the directory of a prefix; see `etcd.clean`."""
     read = access(target)
-    links = [_Link(endpoint, read) for endpoint in read.endpoints]
+    links = [Link(endpoint, read) for endpoint in read.endpoints]
     try:
-        await _greet(read, links, prefix)
+        await greet(read, links, prefix)
         problems: dict[str, str] = {}
         for link in links:
-            path = _path(prefix.rstrip("/"))
+            path = path_of(prefix.rstrip("/"))
             try:
                 async with asyncio.timeout(60.0):
                     found = await link.ask("GET", f"{path}?recursive=true&quorum=true")
-                    if found.code == _KEY_NOT_FOUND:
+                    if found.code == KEY_NOT_FOUND:
                         return 0
                     gone = await link.ask("DELETE", f"{path}?recursive=true&dir=true")
-            except _FAILURES as error:
+            except FAILURES as error:
                 problems[link.endpoint.name] = in_words(cause_of(error))
                 continue
-            if (gone.status < 300 and "node" in gone.body) or gone.code == _KEY_NOT_FOUND:
+            if (gone.status < 300 and "node" in gone.body) or gone.code == KEY_NOT_FOUND:
                 return _keys(cast(dict[str, Any], found.body.get("node", {})))
             problems[link.endpoint.name] = gone.problem
         raise unreachable(read, problems)
@@ -448,72 +355,13 @@ async def clean_v2(target: EtcdTarget, prefix: str) -> int:
             await link.close()
 
 
-async def _greet(read: EtcdAccess, links: list[_Link], prefix: str) -> tuple[TargetFacts, int]:
-    """Return facts of the first server that answers, and its index. TargetError when all fail or one refuses us."""
-    problems: dict[str, str] = {}
-    refusals: list[TargetError] = []
-    for link in links[: len(read.endpoints)]:
-        name = link.endpoint.name
-        try:
-            async with answers_within(ANSWER_WITHIN):
-                version = await link.ask("GET", "/version")
-                members = await link.ask("GET", "/v2/members")
-                keys = await link.ask("GET", _path(prefix.rstrip("/")))
-        except _FAILURES as error:
-            problems[name] = in_words(cause_of(error))
-            refused = refusal(read, link.endpoint, cause_of(error))
-            if refused is not None:
-                refusals.append(refused)
-            continue
-        if keys.status in (401, 403):
-            accepted = f"a user and password that may read and write below {prefix}"
-            raise TargetError("target.credentials", f"{name}: {keys.problem}", accepted, refused=True)
-        if keys.status == 404 and not keys.code:
-            if "etcdserver" not in version.body:
-                raise TargetError("target.endpoints", f"{name}: HTTP status 404", "etcd's client URL")
-            release = version.body["etcdserver"]
-            accepted = "etcd 3.5 or earlier that was started with --enable-v2, or v3"
-            raise TargetError("target.api", f"v2: {name}: etcd {release} has no v2 API", accepted)
-        if keys.code not in (0, _KEY_NOT_FOUND) or (keys.status >= 300 and not keys.code):
-            problems[name] = keys.problem
-            continue
-        listed = cast(list[dict[str, Any]], members.body.get("members", []))
-        names = sorted(str(member.get("name") or member.get("id")) for member in listed)
-        return TargetFacts("etcd", f"{version.body.get('etcdserver')} (v2 API)", names), keys.index
-    if refusals:
-        raise refusals[0]
-    raise unreachable(read, problems)
-
-
-async def _self(link: _Link) -> _Answer | None:
+async def _self(link: Link) -> Answer | None:
     """Return a member's /v2/stats/self; None when it does not answer."""
     try:
         async with answers_within(LEADER_WITHIN):
             return await link.ask("GET", "/v2/stats/self")
-    except _FAILURES:
+    except FAILURES:
         return None
-
-
-def _index(response: aiohttp.ClientResponse) -> int:
-    """Return the store's index at the time of the answer."""
-    index = response.headers.get("X-Etcd-Index", "")
-    return int(index) if index.isdecimal() and len(index) <= _LONGEST_INDEX else 0
-
-
-def _answer(status: int, index: int, body: bytes) -> _Answer:
-    try:
-        content: Any = orjson.loads(body)
-    except orjson.JSONDecodeError:  # such as "404 page not found"
-        content = None
-    known = cast(dict[str, Any], content) if isinstance(content, dict) else {}
-    code, told = known.get("errorCode", 0), known.get("index", index)
-    return _Answer(
-        status, code if isinstance(code, int) else 0, told if isinstance(told, int) else index, known
-    )
-
-
-def _path(key: str) -> str:
-    return "/v2/keys" + quote(key)
 
 
 def _keys(node: dict[str, Any]) -> int:

@@ -68,9 +68,10 @@ class V3Store:
         """Put a key; see StoreTarget."""
         return self._call(pb.PUT, pb.put(key, value), pb.revision)
 
-    def put_all(self, pairs: Sequence[tuple[bytes, bytes]]) -> Future[int]:
+    def put_all(self, pairs: Sequence[tuple[bytes, bytes]]) -> Future[list[int]]:
         """Put several keys; see StoreTarget."""
-        return self._call(pb.TXN, pb.put_all(pb.put(key, value) for key, value in pairs), pb.revision)
+        message = pb.put_all(pb.put(key, value) for key, value in pairs)
+        return self._call(pb.TXN, message, lambda answer: [pb.revision(answer)] * len(pairs))
 
     def get(self, key: bytes, *, serializable: bool) -> Future[Read]:
         """Read a key; see StoreTarget."""

@@ -84,8 +84,8 @@ class StoreTarget(Protocol):
         """Put a key; the future ends with the revision of the write."""
         ...
 
-    def put_all(self, pairs: Sequence[tuple[bytes, bytes]]) -> Future[int]:
-        """Put several keys in one transaction; the future ends with its revision."""
+    def put_all(self, pairs: Sequence[tuple[bytes, bytes]]) -> Future[list[int]]:
+        """Put several keys, in one transaction where the target has such; the future ends with the revision of each."""
         ...
 
     def get(self, key: bytes, *, serializable: bool) -> Future[Read]:

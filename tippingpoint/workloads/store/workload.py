@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 from tippingpoint.errors import OperationFailed
 from tippingpoint.plan.base import share_of
@@ -35,6 +35,8 @@ from tippingpoint.workloads.store.history import Violation, ViolationKind
 from tippingpoint.workloads.store.keys import Key, Keys, Values
 from tippingpoint.workloads.store.target import Page, Read, StoreTarget, Update
 from tippingpoint.workloads.store.watchers import LeaseWatch, Watchers
+
+T = TypeVar("T")
 
 _AT_ONCE = 16
 """Transactions under way at once that put keys before a stage, or deletions."""
@@ -283,14 +285,14 @@ class StoreLoad:
 
         async def put(batch: Sequence[tuple[Key, bytes]]) -> None:
             try:
-                revision = await self._in_time(
+                revisions = await self._in_time(
                     self._target.put_all([(key.name, value) for key, value in batch])
                 )
             finally:
                 few.release()
             now = timing.monotonic()
-            self._acknowledged(batch[0][0], revision, now)
-            for key, _ in batch:
+            for (key, _), revision in zip(batch, revisions, strict=True):
+                self._acknowledged(key, revision, now)
                 self._keys.add(key, revision)
             if progress is not None:
                 progress("keys", len(self._keys), wanted)
@@ -327,7 +329,7 @@ class StoreLoad:
                 await few.acquire()
                 tasks.begin(remove(key))
 
-    async def _in_time(self, future: Future[int]) -> int:
+    async def _in_time(self, future: Future[T]) -> T:
         try:
             async with asyncio.timeout(self._workload.timeout):
                 return await future

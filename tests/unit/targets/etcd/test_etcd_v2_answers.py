@@ -10,7 +10,7 @@ from aiohttp import web
 
 from tests.unit.monitoring.answers import answering
 from tippingpoint.errors import TargetError
-from tippingpoint.targets.etcd import v2
+from tippingpoint.targets.etcd import v2, v2_link
 from tippingpoint.targets.etcd.plan import EtcdTarget
 
 
@@ -27,7 +27,7 @@ async def refused(body: bytes, **headers: str) -> str:
 
 
 async def test_an_answer_that_is_too_large_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(v2, "_LARGEST", 1 << 20)
+    monkeypatch.setattr(v2_link, "LARGEST", 1 << 20)
     why = await refused(b" " * ((1 << 20) + 1))
     assert "an answer of more than 1 MiB" in why
     assert "\n" not in why
