@@ -67,10 +67,10 @@ def expect_no_contradiction(document: Any, stages: list[StageResult]) -> None:
     not_held = sizes_in(r"([\d,]+) leases? (?:was|were) not held", everything)
     for held in sizes_in(r"passed up to ([\d,]+) lease", everything):
         assert all(held < size for size in not_held), told
-    for through in sizes_in(r"[Nn]o cliff through ([\d,]+)", tips):
+    for through in sizes_in(r"[Nn]o cliff up to ([\d,]+)", tips):
         assert "though" in tips or all(through < size for size in not_held), told
 
-    # What bends grows, and only what is typical stays as it was.
+    # What leaves its plateau grows, and only what is typical stays as it was.
     for before, after in re.findall(r"\(([\d.,]+ (?:µs|ms|s)) to ([\d.,]+ (?:µs|ms|s))\)", tips):
         assert as_us(before) < as_us(after), told
     assert not re.search(r"(?<!typical claim )(?<!typical extend )stays on its plateau", tips), told

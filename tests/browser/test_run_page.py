@@ -159,7 +159,13 @@ def test_a_search_shows_its_answer_the_chance_to_pass_and_every_probe(
     page = opened(pages["search"])
     assert "95 %" in page.locator("#verdict .sure").inner_text()
     labels = page.locator("#chart-chance .u-legend .u-label").all_inner_texts()
-    assert labels[1:] == ["chance to pass", "95 % from", "95 % to", "probes that passed", "probes that broke"]
+    assert labels[1:] == [
+        "chance to pass",
+        "95 % from",
+        "95 % to",
+        "probes that passed",
+        "probes that failed",
+    ]
     assert page.locator("#search [aria-label='The probes'] tbody tr").count() == len(NARROWED)
     assert all(page.locator(f"#{chart}").evaluate(DRAWN) > 20 for chart in ("chart-chance", "chart-probes"))
 

@@ -205,9 +205,7 @@ def _left_out(findings: Findings, loads: Sequence[Load], cliff: Cliff | None) ->
         elif stage.number not in kept:
             found[stage.number] = "a fault was injected in it"
         elif broken is not None and stage.size >= broken:
-            found[stage.number] = (
-                f"the target breaks at {show_amount(broken, findings.run.manifest.load_unit)}"
-            )
+            found[stage.number] = f"the cliff is at {show_amount(broken, findings.run.manifest.load_unit)}"
     return found
 
 

@@ -261,7 +261,7 @@ def _extended_too_late(stage: StageResult, wanted: float, renew_time: float, sta
     if too_late:
         return (
             f"half of the extends took {show_us(typical)} or more, and each is due again after "
-            f"{format_duration(renew_time)}"
+            f"{show_us(renew_time * 1e6)}"
         )
     return ""
 

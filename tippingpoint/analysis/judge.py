@@ -111,7 +111,7 @@ def _judge_stages(findings: Findings, checks: list[Check]) -> tuple[Outcome, str
     largest = max(stage.size for stage in run.stages)
     limits = len({(check.operation, check.limit) for check in checks})
     every = {1: "the threshold was", 2: "both thresholds were"}.get(limits, f"all {limits} thresholds were")
-    return "met", f"Met: {every} met up to {show_amount(largest, unit)}."
+    return "met", f"Met: {every} met {'in' if unit == 'tests' else 'up to'} {show_amount(largest, unit)}."
 
 
 def _nothing_succeeded(run: RunData) -> str | None:

@@ -289,7 +289,7 @@ def _sentence(
 
 
 def _without_threshold(cliff: Cliff | None, loads: Sequence[Load], checks: Sequence[Check]) -> list[str]:
-    """If all thresholds are met, as the verdict says, explain that none covers what breaks, or that they allow it.
+    """If all thresholds are met, as the verdict says, explain that none covers the cliff, or that they allow it.
 
     A load that the target did not hold is itself a miss. A limit without a measurement at some load, such as a limit on
     claims where none were made, is not.
@@ -319,10 +319,16 @@ def _point_words(unit: str, loads: Sequence[Load], point: TippingPoint) -> str:
     beyond = show_amount(point.first_beyond, unit)
     smallest = point.first_beyond <= loads[0].size
     if point.last_held is None:
-        verb = "Tips" if point.by == "knee" else "Breaks" if point.by == "cliff" else "Misses a threshold"
+        verb = (
+            "Tips"
+            if point.by == "knee"
+            else "Reaches a cliff"
+            if point.by == "cliff"
+            else "Misses a threshold"
+        )
         where = f"at {beyond}, the smallest load tried" if smallest else f"at {beyond} or less"
         return f"{verb} {where}: {point.evidence}"
-    verb = "Tips" if not point.doubt else "Breaks" if point.by == "cliff" else "Misses a threshold"
+    verb = "Tips" if not point.doubt else "Reaches a cliff" if point.by == "cliff" else "Misses a threshold"
     at = f" at {show_size(point.first_beyond)}" if point.by != "knee" else ""
     return f"{verb} between {show_size(point.last_held)} and {beyond}: {point.evidence}{at}"
 
@@ -334,7 +340,7 @@ def _further(first: TippingPoint, sign: TippingPoint) -> str:
         return f"{sign.evidence} at {at}"
     between = f"between {show_size(sign.last_held)} and {at}" if sign.last_held is not None else f"at {at}"
     where = f"at {at}" if sign.first_beyond == first.first_beyond else between
-    return f"breaks {where}: {sign.evidence}"
+    return f"cliff {where}: {sign.evidence}"
 
 
 def _stood(findings: Findings, loads: Sequence[Load], checks: Sequence[Check]) -> str:
@@ -348,7 +354,7 @@ def _stood(findings: Findings, loads: Sequence[Load], checks: Sequence[Check]) -
     missed = any(check.met is False for check in checks)
     if unit == "tests" and not missed:
         return "The cluster's own tests raise no load, so there is no tipping point to find"
-    words = "No load broke it" if missed else "No sign of tipping"
+    words = "No cliff" if missed else "No sign of tipping"
     tried = "the largest tried" if len(loads) > 1 else "the only load tried"
     if held[-1] != loads[-1].size:
         tried = "the largest that was sustained"
@@ -356,12 +362,10 @@ def _stood(findings: Findings, loads: Sequence[Load], checks: Sequence[Check]) -
 
 
 def _no_cliff(findings: Findings, loads: Sequence[Load]) -> str:
-    """Describe the loads that held, in addition to a knee if nothing breaks and no threshold is missed."""
+    """Describe the loads that held, in addition to a knee if there is no cliff and no threshold is missed."""
     held = findings.loads_held
     return (
-        f"nothing broke up to {show_size(held[-1])}{_though(findings, loads)}"
-        if held
-        else "no load was sustained"
+        f"no cliff up to {show_size(held[-1])}{_though(findings, loads)}" if held else "no load was sustained"
     )
 
 
@@ -395,10 +399,10 @@ def _bends(unit: str, bends: Mapping[str, Knee | NoKnee], told: str) -> str:
                 where = f"already before {show_amount(bend.before_size, unit)}"
             else:
                 where = f"between {show_size(bend.after_size)} and {show_amount(bend.before_size, unit)}"
-            words.append(f"{operation} bends {where} ({_growth(bend)})")
-        elif operation in flat and len(flat) <= _NAMED_SINGLY:
-            words.append(f"the typical {show_calls(operation, 1)} stays on its plateau")
-    if len(flat) > _NAMED_SINGLY:
+            words.append(f"{operation} leaves its plateau {where} ({_growth(bend)})")
+    if len(flat) == 1:
+        words.append(f"the typical {show_calls(flat[0], 1)} stays on its plateau")
+    elif flat:
         words.append(f"typical calls of {show_list(flat)} stay on their plateaus")
     return ", ".join(words)
 

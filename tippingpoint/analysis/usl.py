@@ -17,7 +17,7 @@ LINEAR = 0.9
 """There is no saturation to fit as long as throughput per load stays above this share of its first value."""
 
 _REPLICATES = 500
-_BREAKS = "the target breaks at {load}, before throughput levels off in a way that the law could be fitted to"
+_BREAKS = "the cliff is at {load}, before throughput levels off in a way that the law could be fitted to"
 
 
 @dataclass(frozen=True)

@@ -74,17 +74,20 @@ def _last_lines(analysis: Analysis, page: Path | None) -> list[Text]:
     manifest = run.manifest
     where = page or f"no room for it; make one with tippingpoint report {run.directory}"
     early = [Text(f"{manifest.status}: {manifest.reason}")] if manifest.reason else []
-    return [*early, Text(f"report: {where}"), Text(f"next:   {_next_command(analysis)}")]
+    command, why = _next_command(analysis)
+    said = [Text(f"        ({why})")] if why else []
+    return [*early, Text(f"report: {where}"), Text(f"next:   {command}"), *said]
 
 
-def _next_command(analysis: Analysis) -> str:
-    """The command that follows this run: to clean up, to continue, or to open its report."""
+def _next_command(analysis: Analysis) -> tuple[str, str]:
+    """The command that follows this run, to clean up, to continue, or to open its report; and what it does, if its name
+    does not say that."""
     run = analysis.run
     left = next((event["remedy"] for event in reversed(run.events) if event["event"] == "left-behind"), None)
     if left is not None:
-        return f"{left}   (removes what the run left)"
+        return left, "removes what the run left"
     plan = analysis.findings.plan
     if run.manifest.status in ("interrupted", "cut") and plan is not None and plan.find is not None:
-        return f"tippingpoint resume {run.directory}   (continues the search)"
+        return f"tippingpoint resume {run.directory}", "continues the search"
     is_last = run.directory == RUNS / run.manifest.id
-    return f"tippingpoint open {LAST if is_last else run.directory}"
+    return f"tippingpoint open {LAST if is_last else run.directory}", ""

@@ -140,7 +140,7 @@ class LoadReduction:
         if held is False:
             self._broke(size)
         elif held:
-            self.skipped = "the last load held"
+            self.skipped = "the last load passed"
         else:
             self._again = [size] * (TRIES - 1)
 
@@ -149,9 +149,9 @@ class LoadReduction:
         again = [size for size in broken if size < aborted]
         if not again:
             self.skipped = (
-                "the load that broke was aborted, and is not put on the target again"
+                "the load that failed was aborted, and is not put on the target again"
                 if broken
-                else "no load broke"
+                else "no load failed"
             )
         self._again = [size for size in again[:MOST_BROKEN] for _ in range(TRIES)]
 
@@ -165,7 +165,7 @@ class LoadReduction:
         elif showed.held:
             self._again = [each for each in self._again if each != size]
             searched = self._plan.find is not None
-            why = "no load that broke in the search broke again" if searched else "the last load held"
+            why = "no load that failed in the search failed again" if searched else "the last load passed"
             self.skipped = "" if self._again else why
         elif not self._again:
             self.skipped = f"the generator itself was the bottleneck: {showed.nothing}"

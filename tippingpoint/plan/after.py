@@ -13,7 +13,7 @@ from tippingpoint.plan.fields import StageKind
 After = Annotated[
     Literal["recover"] | None,
     Field(
-        description="`recover`: if the last load breaks a threshold, the load goes down in steps until all thresholds "
+        description="`recover`: if the last load misses a threshold, the load goes down in steps until all thresholds "
         "hold again. Each step lasts as long as the last hold at most. The verdict does not count these steps."
     ),
 ]

@@ -13,7 +13,7 @@ from tippingpoint.rundir.probe_events import EVENT as PROBE
 from tippingpoint.rundir.probe_events import FOUND, ProbeEvent, probe_words
 from tippingpoint.rundir.profiles import NOT_TAKEN, TAKEN
 from tippingpoint.util.numbers import show_number, show_value
-from tippingpoint.util.text import choose, show_size
+from tippingpoint.util.text import show_size
 
 Fields = Mapping[str, Any]
 
@@ -51,9 +51,9 @@ def event_words(event: str, fields: Fields) -> str:
 
 
 def known_words(known: SearchSoFar) -> str:
-    """Say what a search knows so far: 3,200 passed, 4,600 broke; the limit is between 3,100 and 4,500 with 95 %."""
+    """Say what a search knows so far: 3,200 passed, 4,600 failed; the limit is between 3,100 and 4,500 with 95 %."""
     told = [f"{show_size(known.held)} passed"] if known.held is not None else []
-    told += [f"{show_size(known.broke)} broke"] if known.broke is not None else []
+    told += [f"{show_size(known.broke)} failed"] if known.broke is not None else []
     words = ", ".join(told) or "nothing yet"
     return words if known.interval is None else f"{words}; the limit is {_between(*known.interval)} with 95 %"
 
@@ -123,8 +123,7 @@ def _figure(fields: Fields) -> str:
 
 
 def _cleaned(fields: Fields) -> str:
-    count = fields["removed"]
-    return f"removed {count:,} {choose(count, 'thing', 'things')} that the run had created"
+    return f"removed what the run had left in its target ({fields['removed']:,})"
 
 
 def _left_behind(fields: Fields) -> str:

@@ -92,7 +92,7 @@ class Inventory:
         `silently` reports only leftovers: a refused run has its own line.
         """
         if self.entries:
-            self._record.doing("removing the rest")
+            self._record.doing("removing what the run created")
         hurry = self._interruption.hurried
         within = self._target.clean_within(self._plan_share.plan.to_remove)
         cleaning = asyncio.ensure_future(

@@ -136,11 +136,15 @@ class ConsoleProgress(RunnerEvents):
     def waiting(self, why: str, waited: float, longest: float) -> None:
         """Show what the run waits for."""
         self._waits_until = timing.monotonic() + _WAITS
-        line = f"{why} ({waited:.0f} of at most {longest:.0f} s)"
-        if self._show(Known(self._known.title, line, parts=(waited, longest), elapsed=self._elapsed)):
+        spent = f"{waited:.0f} of at most {longest:.0f} s"
+        parts = (waited, longest)
+        known = Known(
+            self._known.title, f"waiting: {spent}", parts, self._elapsed, searched=self._searched, load=why
+        )
+        if self._show(known):
             return
         if timing.monotonic() >= self._next_plain:
-            self._say_now(line)
+            self._say_now(f"{why} ({spent})")
 
     def searched(self, known: SearchSoFar) -> None:
         """Take what a search knows so far."""
@@ -220,7 +224,8 @@ class ConsoleProgress(RunnerEvents):
         if order.index(self._detail) < order.index(least):
             return
         with self._surviving():
-            self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+            console = self._console
+            console.print(text, highlight=False, markup=False, soft_wrap=not console.is_terminal)
 
     @contextlib.contextmanager
     def _surviving(self) -> Generator[None]:

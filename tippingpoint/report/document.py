@@ -263,7 +263,7 @@ def _check(check: Check) -> dict[str, Any]:
 def _thresholds(analysis: Analysis) -> list[dict[str, Any]]:
     """Return one entry per limit of the plan: its worst stage, the number of stages that missed it, a sentence.
 
-    The worst stage of a search is one of those up to its answer: larger loads only show where the target breaks. It
+    The worst stage of a search is one of those up to its answer: larger loads are tried only to find the limit. It
     also says how many of all probes missed the threshold, or did not judge it.
     """
     load_unit = analysis.run.manifest.load_unit
@@ -319,6 +319,8 @@ def _probes(analysis: Analysis, check: Check) -> str:
     if analysis.found is None:
         return ""
     missed, unjudged = analysis.found.outcomes(check.name)
+    if unjudged == len(analysis.found.probes):
+        return "not judged in any probe"
     words = f"missed in {len(missed) or 'none'} of {show_count(len(analysis.found.probes), 'probe')}"
     if missed:
         words += f", the smallest at {show_amount(min(missed), analysis.run.manifest.load_unit)}"
@@ -342,7 +344,7 @@ def _worst(group: Sequence[Check]) -> Check:
 def _threshold_sentence(worst: Check, missed: int, stages: int, load_unit: str, probes: str) -> str:
     name, bound = worst.title, "at least" if worst.is_least else "at most"
     allowed = f"{bound} {worst.show(worst.allowed)} is allowed"
-    also = f"; it {probes}" if probes else ""
+    also = f"; it was {probes}" if probes else ""
     if worst.observed is None and not stages:
         return f"{name} was not judged up to the search's answer; {allowed}{also}"
     if worst.observed is None:

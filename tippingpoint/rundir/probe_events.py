@@ -74,7 +74,7 @@ def probe_events(events: Iterable[Mapping[str, Any]]) -> list[ProbeEvent]:
 
 def probe_words(probe: ProbeEvent) -> str:
     """Describe in one line what a probe showed: probe of 3,200 passed: extend p99 at 0.37 times its threshold."""
-    verdict = {True: "passed", False: "broke", None: "was inconclusive"}[probe.held]
+    verdict = {True: "passed", False: "failed", None: "was inconclusive"}[probe.held]
     of = f"probe of {show_number(probe.size)} {verdict}"
     values = {name: (value, error) for name, value, error in probe.margins}
     found, name = values.get(probe.binds), probe.binds

@@ -261,7 +261,7 @@ class TestWithheld:
         lost = made_stage(1, 1, {"extend.ok": [1.0] * 500, "extend.lost": [1.0] * 500}).histograms
         made[-1].histograms = made[-1].held = lost
         cost = cost_of(run_of({"a": lambda load: 1e3 * load}, made=made))
-        assert cost.left_out == [(5, "the target breaks at 16,000 leases")]
+        assert cost.left_out == [(5, "the cliff is at 16,000 leases")]
 
     def test_a_stage_with_a_fault_in_it_is_left_out(self) -> None:
         made = stages()

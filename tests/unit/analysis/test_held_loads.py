@@ -314,7 +314,7 @@ def test_the_first_of_knee_cliff_and_threshold_is_where_a_target_tips() -> None:
     knee_first = analyse(run(8000, "30ms")).tipping
     assert point(knee_first) == ("knee", 1000, 2000, "extend")
     assert knee_first.sentence.startswith("Tips between 1,000 and 2,000 leases: extend leaves its plateau (")
-    assert "; breaks between 4,000 and 8,000: 300 of 2,300 extends failed; " in knee_first.sentence
+    assert "; cliff between 4,000 and 8,000: 300 of 2,300 extends failed; " in knee_first.sentence
     assert "extend p99 was 65 ms (threshold 30 ms) at 8,000" in knee_first.sentence
     cliff_first = analyse(run(1000, "1s")).tipping
     assert point(cliff_first) == ("cliff", 500, 1000, "extend")
@@ -333,7 +333,7 @@ def test_a_threshold_that_only_a_storm_missed_is_no_tipping_point_and_not_contra
     verdict, tipping = told(run)
     assert verdict.startswith("Missed: claim p99 was 900 ms in the storm of 4,000 leases")
     assert analyse(run).tipping.point is None
-    assert tipping.startswith("No load broke it up to 4,000 leases (the largest tried)")
+    assert tipping.startswith("No cliff up to 4,000 leases (the largest tried)")
 
 
 def test_a_run_directory_of_a_run_that_was_ended_in_mid_hold_held_less(tmp_path: Path) -> None:

@@ -333,7 +333,7 @@ def test_leases_lost_at_the_largest_loads_are_the_cliff() -> None:
     assert cliff.confidence > 0.99
     assert tipping.sentence == (
         "Tips between 2,000 and 4,000 leases: 40 of 4,040 extends lost at 4,000; "
-        "the typical claim stays on its plateau, the typical extend stays on its plateau."
+        "typical calls of claim and extend stay on their plateaus."
     )
 
 
@@ -390,7 +390,7 @@ def test_what_fails_from_the_smallest_load_on_has_no_load_that_held() -> None:
     assert tipping.cliff is not None
     assert (tipping.cliff.last_held, tipping.cliff.first_broken) == (None, 1000)
     assert tipping.sentence.startswith(
-        "Breaks at 1,000 leases, the smallest load tried: 20 of 1,020 claims failed"
+        "Reaches a cliff at 1,000 leases, the smallest load tried: 20 of 1,020 claims failed"
     )
 
 
@@ -631,7 +631,7 @@ def test_a_spawn_run_has_the_knees_of_its_operations_and_removals_take_no_part()
     assert tipping.cliff is None
     assert tipping.sentence.startswith("Tips between ")
     assert "relate leaves its plateau" in tipping.sentence
-    assert "; nothing broke up to 12,800; the typical add-unit call stays on its plateau." in tipping.sentence
+    assert "; no cliff up to 12,800; the typical add-unit call stays on its plateau." in tipping.sentence
 
 
 def test_how_much_is_made_per_second_is_the_plans_decision_and_neither_cliff_nor_forecast() -> None:

@@ -500,7 +500,7 @@ def test_lower_loads_follow_a_search_whose_answer_stays() -> None:
     troupe.held(2)
     for unit in range(2):
         troupe.say(unit, "up", 2, held=2)
-    run = troupe.judged(NextLoad(after=2, recovery=Recovery(skipped="no load broke", over=True)))
+    run = troupe.judged(NextLoad(after=2, recovery=Recovery(skipped="no load failed", over=True)))
     assert (run.found, run.is_answered) == (end, True)
 
 

@@ -77,8 +77,8 @@ def test_a_lower_load_that_cannot_be_had_ends_it() -> None:
     ("told", "again", "skipped"),
     [
         ([LATE, LATE], [200, 200, None], "the generator itself was the bottleneck: the generator was late"),
-        ([LATE, GOOD], [200, 200, None], "the last load held"),
-        ([GOOD], [200, None], "the last load held"),
+        ([LATE, GOOD], [200, 200, None], "the last load passed"),
+        ([GOOD], [200, None], "the last load passed"),
         ([LoadOutcome(None, missing="no room")], [200, None], "no room"),
         ([LATE, BAD], [200, 200, 180], ""),
     ],
@@ -93,7 +93,7 @@ def test_a_last_load_that_says_nothing_is_tried_again(
 
 def test_nothing_follows_a_last_load_that_held() -> None:
     reduction = LoadReduction(plan(), [(80, False), (200, True)])
-    assert (reduction.ask(), reduction.skipped) == (None, "the last load held")
+    assert (reduction.ask(), reduction.skipped) == (None, "the last load passed")
 
 
 def test_after_a_search_the_loads_that_broke_are_tried_from_the_smallest_on() -> None:
@@ -115,8 +115,8 @@ def test_after_a_search_the_loads_that_broke_are_tried_from_the_smallest_on() ->
 @pytest.mark.parametrize(
     ("tried", "aborted", "skipped"),
     [
-        ([(100, True)], 1e9, "no load broke"),
-        ([(200, False)], 200, "the load that broke was aborted, and is not put on the target again"),
+        ([(100, True)], 1e9, "no load failed"),
+        ([(200, False)], 200, "the load that failed was aborted, and is not put on the target again"),
     ],
 )
 def test_after_a_search_without_a_load_to_break_it_nothing_follows(

@@ -82,7 +82,7 @@ def test_nothing_follows_a_last_stage_that_held(tmp_path: Path) -> None:
     found = following(a_run(turn(1), turn(2)), told, tmp_path)
     assert found.load is None
     assert found.recovery is not None
-    assert (found.recovery.skipped, found.recovery.over) == ("the last load held", True)
+    assert (found.recovery.skipped, found.recovery.over) == ("the last load passed", True)
 
 
 def test_a_load_that_only_one_unit_measured_is_not_known_to_have_held(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ from tippingpoint.play.watcher import SearchSoFar
         ("fault", {"do": "kill", "member": "m2", "daemon": "controld"}, "fault: kill controld of m2"),
         ("fault", {"do": "drop-claims"}, "fault: a restart storm, every claim is dropped and claimed again"),
         ("worker-cut", {"worker": "1", "exit_code": 3, "problem": "no memory"}, "worker 1 died: no memory"),
-        ("cleaned", {"removed": 1}, "removed 1 thing that the run had created"),
-        ("cleaned", {"removed": 2061}, "removed 2,061 things that the run had created"),
+        ("cleaned", {"removed": 1}, "removed what the run had left in its target (1)"),
+        ("cleaned", {"removed": 2061}, "removed what the run had left in its target (2,061)"),
         ("waited", {"seconds": 12.34, "why": "others used 40 %", "gone": True},
          "waited 12.3 s because others used 40 %; they have gone"),
         ("recovering", {"size": 400, "held": True, "after": 12.0, "seconds": 5.0},
@@ -42,10 +42,10 @@ def test_an_event_is_a_sentence(event: str, fields: dict[str, Any], words: str) 
     [
         (SearchSoFar(None, None, None), "nothing yet"),
         (SearchSoFar(500.0, None, None), "500 passed"),
-        (SearchSoFar(None, 100.0, None), "100 broke"),
+        (SearchSoFar(None, 100.0, None), "100 failed"),
         (SearchSoFar(3200.0, 4600.0, (3100.0, 4500.0)),
-         "3,200 passed, 4,600 broke; the limit is between 3,100 and 4,500 with 95 %"),
-        (SearchSoFar(3.0, 4.0, (0.0, 4.0)), "3 passed, 4 broke; the limit is at most 4 with 95 %"),
+         "3,200 passed, 4,600 failed; the limit is between 3,100 and 4,500 with 95 %"),
+        (SearchSoFar(3.0, 4.0, (0.0, 4.0)), "3 passed, 4 failed; the limit is at most 4 with 95 %"),
     ],
 )  # fmt: skip
 def test_a_search_says_what_it_knows_so_far(known: SearchSoFar, words: str) -> None:

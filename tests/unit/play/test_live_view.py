@@ -39,7 +39,7 @@ def test_a_load_is_shown_with_the_whole_run_around_it() -> None:
 @pytest.mark.parametrize("width", [20, 40, 80, 120, 160, 400])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     search = replace(
-        HELD, searched="3,200 passed, 4,600 broke; the limit is between 3,100 and 4,500 with 95 %"
+        HELD, searched="3,200 passed, 4,600 failed; the limit is between 3,100 and 4,500 with 95 %"
     )
     for known in (HELD, search, Known("a" * 70, "waiting for the last answers")):
         assert max(map(len, shown(known, width))) < width

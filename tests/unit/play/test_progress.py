@@ -195,7 +195,7 @@ def test_an_event_shows_its_numbers_as_people_read_them() -> None:
         in shown.getvalue()
     )
     assert "probe of 1,234,567 passed: extend error rate 0 %" in shown.getvalue()
-    assert "probe of 1,234,567 broke: extend p99 at 130 times its threshold" in shown.getvalue()
+    assert "probe of 1,234,567 failed: extend p99 at 130 times its threshold" in shown.getvalue()
 
 
 def test_what_a_run_waits_for_is_shown_now_and_then_in_place_of_its_load(

@@ -189,7 +189,7 @@ def _answered(answer: Answer, unit: str, thresholds: list[Threshold]) -> str:
         why = f": limited by {binds}" if binds else ""
         return f"Not even {show_amount(answer.high, unit)} passed{why}."
     known = f": {show_amount(answer.low, unit)} passed" if answer.low else ""
-    known = known or (f": {show_amount(answer.high, unit)} broke" if answer.high < inf else "")
+    known = known or (f": {show_amount(answer.high, unit)} failed" if answer.high < inf else "")
     return f"No limit was found because {answer.withheld or 'the search has no answer'}{known}."
 
 

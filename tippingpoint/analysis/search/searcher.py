@@ -191,11 +191,11 @@ class Searcher:
                 "generator": self._silent,
                 "unmeasured": self._silent,
                 "unjudged": f"the last {len(self._last_mute)} probes could not be judged ({self._silent})",
-                "within": "its time was over before any load broke",
-            }.get(ended, "" if ended == "limit" else "no load has broken yet")
+                "within": "its time was over before any load failed",
+            }.get(ended, "" if ended == "limit" else "no load has failed yet")
             return replace(nothing, low=max(held), withheld=why)
         if not held:
-            why = "" if ended == "broken at start" else "no load has held yet"
+            why = "" if ended == "broken at start" else "no load has passed yet"
             return replace(nothing, high=min(broken), binds=self._binds(min(broken)), withheld=why)
         low, limit, high = self._interval
         return replace(
@@ -476,10 +476,10 @@ class Searcher:
     @property
     def _hurt_words(self) -> str:
         if self._beliefs.hurt_for_long >= _SURE:
-            return "after a load that broke, loads that had held broke too, though the target was emptied"
+            return "after a load that failed, loads that had passed failed too, though the target was emptied"
         if self._beliefs.hurt + self._beliefs.hurt_for_long < _SURE:
             return ""
-        return "after a load that broke, loads that had held broke too until the target was emptied"
+        return "after a load that failed, loads that had passed failed too until the target was emptied"
 
     def _curve(self, low: float, high: float) -> tuple[CurvePoint, ...]:
         tried = [log(probe.load) for probe in self._known]

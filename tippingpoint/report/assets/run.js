@@ -125,8 +125,8 @@ function throughputAgainstLoad() {
 }
 
 // The chance that a load passes: best estimate, 95 % band, and every probe at the height of its outcome.
-const outcomeOf = probe => probe.held == null ? "inconclusive" : probe.held ? "passed" : "broke";
-const outcomeColour = name => css({ passed: "--held", broke: "--error", "inconclusive": "--soft" }[name]);
+const outcomeOf = probe => probe.held == null ? "inconclusive" : probe.held ? "passed" : "failed";
+const outcomeColour = name => css({ passed: "--held", failed: "--error", "inconclusive": "--soft" }[name]);
 function intervalOfLimit() {
   const answer = doc.search.answer, to = answer.high ?? Infinity;
   return answer.limit == null ? [] : [{ from: answer.low, to, fill: alpha(css("--cliff"), 0.1) }];
@@ -139,7 +139,7 @@ function chanceAgainstLoad() {
   const xs = [...new Set([...answer.curve.map(point => point.load), ...shown.map(probe => probe.size)])].sort((a, b) => a - b);
   const at = new Map(answer.curve.map(point => [point.load, point]));
   const column = name => xs.map(x => at.get(x)?.[name] ?? null);
-  const height = { passed: 1.06, broke: -0.06, "inconclusive": 0.5 }, colour = css("--op-3"), percent = v => v == null ? "–" : Math.round(v * 100) + " %";
+  const height = { passed: 1.06, failed: -0.06, "inconclusive": 0.5 }, colour = css("--op-3"), percent = v => v == null ? "–" : Math.round(v * 100) + " %";
   const tried = Object.keys(height).filter(name => shown.some(probe => outcomeOf(probe) === name)).map(name => ({
     values: xs.map(x => shown.some(probe => probe.size === x && outcomeOf(probe) === name) ? height[name] : null),
     series: line(`probes that ${name === "inconclusive" ? "were inconclusive" : name}`, outcomeColour(name), SOLID, v => v == null ? "–" : "yes",
@@ -169,7 +169,7 @@ function probesOverTime() {
   // Bars end a little before the next begins, so that no line joins them.
   const gap = (probes[probes.length - 1].began + probes[probes.length - 1].seconds) / 400, end = probe => probe.began + Math.max(probe.seconds - gap, 0);
   const xs = [...new Set(probes.flatMap(probe => [probe.began, end(probe), end(probe) + gap / 2]))].sort((a, b) => a - b);
-  const names = ["passed", "broke", "inconclusive"].filter(name => probes.some(probe => outcomeOf(probe) === name));
+  const names = ["passed", "failed", "inconclusive"].filter(name => probes.some(probe => outcomeOf(probe) === name));
   const columns = names.map(name => xs.map(x => {
     const probe = probes.find(each => outcomeOf(each) === name && x >= each.began && x <= end(each));
     return probe ? probe.size : null;

@@ -77,7 +77,7 @@ def _search(search: dict[str, Any] | None, unit: str) -> str:
     """Render the probes of a search, and the limits by further thresholds."""
     if search is None:
         return ""
-    outcomes = {True: "passed", False: "broke", None: "inconclusive"}
+    outcomes = {True: "passed", False: "failed", None: "inconclusive"}
     rows = [
         [
             figures.number(probe["size"]),

@@ -38,7 +38,7 @@ def build_totals(run: RunData) -> list[Totals]:
         if not count or operation in OWN_CALLS:
             continue
         times = Histogram.merged(costs(stage, operation) for stage in run.stages)
-        p50, p90, p99 = times.percentiles([50, 90, 99]) if times.total else (None, None, None)
+        p50, p90, p99 = times.percentiles([50, 90, 99]) if times.total > 1 else (None, None, None)
         failures = sum(stage.failures(operation) for stage in run.stages)
         rate = count / seconds if seconds else None
         most = times.max if times.total else None

@@ -18,12 +18,6 @@ from tippingpoint.targets.target import Target, Tell
 from tippingpoint.workloads.load import Load, OnProgress
 from tippingpoint.workloads.schedule import Schedule
 
-ANONYMOUS = (
-    "TLS was anonymous, as allowed: the nodes were not authenticated, and a man in the middle could "
-    "have read the password of the cluster's administrator."
-)
-
-
 UNSIMULATED = "`simulate` was not timed: this machine has no crm_simulate (package pacemaker-cli-utils)."
 
 
@@ -52,8 +46,6 @@ class Pacemaker(Target[PacemakerTarget, PacemakerEntry, PacemakerWorkspace]):
             await self.log_in(entry.target)
 
     async def take(self, entry: PacemakerEntry, plan: Plan, tell: Tell) -> PacemakerWorkspace:
-        if entry.target.tls == "anonymous":
-            tell(ANONYMOUS)
         if isinstance(plan, SpawnPlan):
             from tippingpoint.targets.pacemaker.remotes import add_remotes
             from tippingpoint.targets.pacemaker.spawn import SIMULATOR

@@ -132,10 +132,10 @@ def test_a_backlog_that_goes_down_is_no_failure_that_stays(tmp_path: Path) -> No
 
 
 def test_steps_that_were_left_out_are_told_with_their_reason(tmp_path: Path) -> None:
-    skipped = {"t": 21.0, "event": "recovering", "skipped": "the last load held"}
+    skipped = {"t": 21.0, "event": "recovering", "skipped": "the last load passed"}
     found = comeback(tmp_path, [], [skipped])
 
-    assert found.sentence == "No lower loads were tried: the last load held."
+    assert found.sentence == "No lower loads were tried: the last load passed."
 
 
 def test_things_that_pile_up_leave_it_open_whether_a_failure_stays(tmp_path: Path) -> None:

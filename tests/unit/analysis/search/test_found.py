@@ -91,7 +91,7 @@ def test_a_search_without_a_load_that_broke_is_withheld(tmp_path: Path) -> None:
     analysis = analyse(load_run(write_search(tmp_path / "run", [(500, True), (1000, True)])))
     assert analysis.verdict.outcome == "withheld"
     assert analysis.tipping.sentence.startswith(
-        "No limit was found because no load has broken yet: 1,000 leases passed."
+        "No limit was found because no load has failed yet: 1,000 leases passed."
     )
 
 
