@@ -19,7 +19,7 @@ from lab.arguments import main as read_arguments
 from scripts._reference.charms import CHARMS, charmcraft, endpoints
 from scripts._reference.commands import subcommands
 from tests.unit.documents.reading import ROOT, commands, documents, inline, name_of, names, plans
-from tippingpoint.cli import run_names
+from tippingpoint.cli import arguments
 from tippingpoint.cli.program import build_parser
 from tippingpoint.compare.baselines import list_baselines
 from tippingpoint.errors import UserError
@@ -35,7 +35,6 @@ from tippingpoint.plan.read import load_plan, parse_plan
 from tippingpoint.plan.shipped import shipped_plans
 from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.plan.store import StorePlan
-from tippingpoint.rundir.manifest import FILE as MANIFEST
 from tippingpoint.rundir.operations import OPERATIONS
 from tippingpoint.targets.openstack.ledger import PASSWORD
 
@@ -48,14 +47,13 @@ class Wrong(Exception):
 
 
 @pytest.fixture
-def _a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run, which is the last one."""
-    (tmp_path / "20261122-211931-any-5c51").mkdir()
-    (tmp_path / "20261122-211931-any-5c51" / MANIFEST).touch()
-    monkeypatch.setattr(run_names, "RUNS", tmp_path)
+def _any_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runs of a reader, by whatever name."""
+    monkeypatch.setattr(arguments, "named_run", Path)
+    monkeypatch.setattr(arguments, "named_source", str)
 
 
-@pytest.mark.usefixtures("_a_run")
+@pytest.mark.usefixtures("_any_run")
 @pytest.mark.parametrize("document", documents(), ids=name_of)
 def test_commands_exist(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
