@@ -30,7 +30,7 @@ from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.standstills import Stall
 from tippingpoint.rundir.tags import FAILURES, tag
-from tippingpoint.util.durations import format_duration, show_span
+from tippingpoint.util.durations import show_span
 from tippingpoint.util.numbers import show_us
 from tippingpoint.util.text import choose, show_amount, show_list, show_size, singular
 

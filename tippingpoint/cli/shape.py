@@ -7,19 +7,18 @@ import json
 import sys
 from pathlib import Path
 
-import yaml
-
 from tippingpoint.errors import UserError
 from tippingpoint.plan.operate import ModelShape
 from tippingpoint.targets.juju.shapes import shape_of
 from tippingpoint.util.exit_codes import MET
+from tippingpoint.util.strict_yaml import dump_yaml
 
 
 def do(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code. Raises UserError for a file that is not a model's status."""
     shapes = [_read(file) for file in options.status]
     document = [shape.model_dump(mode="json", exclude_defaults=True) for shape in shapes]
-    sys.stdout.write(yaml.safe_dump({"shapes": document}, sort_keys=False, default_flow_style=None))
+    sys.stdout.write(dump_yaml({"shapes": document}, flow=None))
     return MET
 
 

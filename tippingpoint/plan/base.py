@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-import yaml
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from tippingpoint.plan.fields import Seconds, Section, StageKind, in_units
 from tippingpoint.util.durations import format_duration
 from tippingpoint.util.quantities import Quantity, parse_quantity
+from tippingpoint.util.strict_yaml import dump_yaml
 from tippingpoint.util.text import nearest
 
 MAX_STAGES = 1000
@@ -389,7 +389,7 @@ class BasePlan(Section, frozen=True):
         # The load comes before thresholds and faults.
         first = ("name", "description", "target", "workload", "stages", "find")
         document = {name: document[name] for name in (*first, *document) if name in document}
-        return yaml.safe_dump(document, sort_keys=False)
+        return dump_yaml(document)
 
 
 def share_of(count: int, index: int, of: int) -> int:

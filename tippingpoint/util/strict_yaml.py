@@ -1,4 +1,4 @@
-"""Reads YAML that people write for us, as they mean it.
+"""Reads YAML that people write for us, as they mean it, and writes what is read back so.
 
 PyYAML follows YAML 1.1, in which `0100` is 64, `1:30` is 90, `1_000` is 1000, and `no` is false. Here these are texts,
 as most of them are in YAML 1.2, and a field for a number refuses them. A key that is given twice is refused, and so are
@@ -83,3 +83,24 @@ def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
 
 
 StrictLoader.yaml_implicit_resolvers = _resolvers()
+
+
+class _Dumper(yaml.SafeDumper):
+    """PyYAML's safe dumper, which also quotes the texts that only StrictLoader would read as numbers: 0e0."""
+
+
+_Dumper.yaml_implicit_resolvers = {
+    first: [
+        *yaml.SafeDumper.yaml_implicit_resolvers.get(first, []),
+        *StrictLoader.yaml_implicit_resolvers.get(first, []),
+    ]
+    for first in (*yaml.SafeDumper.yaml_implicit_resolvers, *StrictLoader.yaml_implicit_resolvers)
+}
+
+
+def dump_yaml(document: Any, *, flow: bool | None = False) -> str:
+    """Return YAML that StrictLoader, and any loader of YAML 1.1, reads back as this document.
+
+    Keys stay in order. With `flow` None, mappings and lists that contain no others are written on one line.
+    """
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, default_flow_style=flow)

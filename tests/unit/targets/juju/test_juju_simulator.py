@@ -393,7 +393,7 @@ def test_a_juju_clients_store_and_a_file_name_the_controller(lab: JujuLab) -> No
 def test_nobody_sees_the_password_beside_its_files(lab: JujuLab) -> None:
     command = Path(f"/proc/{lab.pid}/cmdline").read_bytes()
     environment = Path(f"/proc/{lab.pid}/environ").read_bytes()
-    log = (lab.directory / "simulator.log").read_bytes()
+    log = (lab.directory / "controller.log").read_bytes()
 
     assert lab.password.encode() not in command + environment + log
     assert lab.password not in json.dumps(lab.describe()) + repr(lab.settings())
