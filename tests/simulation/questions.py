@@ -167,13 +167,17 @@ def _ask_of_leaders(played: PlayedTogether) -> None:
 
 
 def _ask_of_turns(played: PlayedTogether, parts: list[Path]) -> None:
-    """All units hold a turn at the same time, unless hooks are late or something happens to units."""
+    """All units hold a turn at the same time, unless hooks are late or something happens to units. A unit whose agent
+    was killed has several parts, and may be late."""
     if played.drawn.events or played.drawn.hooks == "slow":
         return
     begun: defaultdict[int, list[float]] = defaultdict(list)
-    for part in parts:
+    of_unit = [part.name.split(".")[1] for part in parts]  # after the run, and before how often it was resumed
+    for part, unit in zip(parts, of_unit, strict=True):
+        if of_unit.count(unit) > 1:
+            continue
         run = load_run(part)
-        ahead = played.drawn.clocks[int(part.name.rpartition(".")[2])]
+        ahead = played.drawn.clocks[int(unit)]
         for stage in run.stages:
             if stage.hold_begin is not None:
                 begun[stage.number].append(run.manifest.started - ahead + stage.hold_begin)
