@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import hashlib
 import re
 import tomllib
 from pathlib import Path
@@ -73,8 +74,7 @@ def test_a_description_says_what_the_charm_answers_and_what_it_needs(charm: str)
 def test_the_listing_review_finds_what_it_asks_for(charm: str) -> None:
     """The rules of Charmhub's listing review that need no network (canonical/charmhub-listing-review, July 2026).
 
-    Two are not met. A lock file in the charm's folder: the three charms are one workspace of uv, which has one lock, at
-    the top. A repository named CHARM-operator: it has three charms.
+    docs/how-to/charms.md has all of them. One is not met, a repository named CHARM-operator: it has three charms.
     """
     said, folder = charmcraft(charm), ROOT / "charms" / charm
     slug = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -90,7 +90,9 @@ def test_the_listing_review_finds_what_it_asks_for(charm: str) -> None:
     assert {f"testenv:{name}" for name in ("format", "lint", "unit", "integration")} <= set(
         commands.sections()
     )
-    assert (ROOT / "uv.lock").exists()
+    assert (folder / "uv.lock").resolve() == ROOT / "uv.lock"
+    licence = (ROOT / "LICENSE").read_text().strip().encode()
+    assert hashlib.sha512(licence).hexdigest().startswith("fdae7ed259455ca9fa45939e7f25cbb4")
     for page in ("CONTRIBUTING.md", "LICENSE", "SECURITY.md"):
         assert (ROOT / page).read_text().strip()
     assert "Report a vulnerability" in (ROOT / "SECURITY.md").read_text()
