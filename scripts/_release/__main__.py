@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import datetime
+import json
 import re
 import subprocess
 import sys
 import zipfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PERMITTED = {
@@ -73,10 +76,20 @@ def check_unchanged(root: Path) -> None:
         raise NotReady(f"{changed[0][3:]}{more}: not committed: expected a checkout without changes")
 
 
-def licences(packs: Sequence[Path]) -> str:
-    """Return the licences of all packages in these packs, as a table in Markdown; raises NotReady for one that we may
-    not distribute, or that is not known."""
-    found: dict[tuple[str, str], tuple[str, list[str]]] = {}
+@dataclass(frozen=True)
+class Packed:
+    """A package that is in packs: its name as PyPI writes it, its licence as an SPDX expression, and the packs."""
+
+    name: str
+    version: str
+    licence: str
+    packs: list[str]
+
+
+def packed(packs: Sequence[Path]) -> list[Packed]:
+    """Return the packages of others in these packs, by name; raises NotReady for one whose licence does not allow us to
+    distribute it, or is not known."""
+    found: dict[tuple[str, str], Packed] = {}
     for pack in packs:
         with zipfile.ZipFile(pack) as archive:
             for name in archive.namelist():
@@ -91,13 +104,42 @@ def licences(packs: Sequence[Path]) -> str:
                         f"{pack.name}: {about['Name']}: licence {named or 'none'}: "
                         f"expected {', '.join(sorted(PERMITTED))}"
                     )
-                found.setdefault((about["Name"], about["Version"]), (named, []))[1].append(pack.name)
-    rows = [
-        f"| {name} | {version} | {named} | {', '.join(sorted({pack.partition('_')[0] for pack in of}))} |"
-        for (name, version), (named, of) in sorted(found.items(), key=lambda item: item[0][0].lower())
-    ]
+                one = Packed(about["Name"], about["Version"], named, [])
+                found.setdefault((one.name, one.version), one).packs.append(pack.name)
+    return sorted(found.values(), key=lambda one: one.name.lower())
+
+
+def licences(packages: Sequence[Packed]) -> str:
+    """Return the licences of packages, as a table in Markdown."""
+    rows: list[str] = []
+    for one in packages:
+        charms = sorted({pack.partition("_")[0] for pack in one.packs})
+        rows.append(f"| {one.name} | {one.version} | {one.licence} | {', '.join(charms)} |")
     head = "# Packages in the charms, and their licences\n\n| package | version | licence | in |\n|---|---|---|---|\n"
     return head + "\n".join(rows) + "\n"
+
+
+def complete(bill: dict[str, Any], packages: Sequence[Packed]) -> dict[str, Any]:
+    """Return a bill of materials (CycloneDX) of uv.lock with the packages that are packed, no others, and their
+    licences; raises NotReady for a packed one that it does not name."""
+    named = {(_normal(each["name"]), each.get("version")): each for each in bill["components"]}
+    components: list[dict[str, Any]] = []
+    for one in packages:
+        component = named.get((_normal(one.name), one.version))
+        if component is None:
+            raise NotReady(f"{one.packs[0]}: {one.name} {one.version}: expected the version of uv.lock")
+        components.append({**component, "licenses": [{"expression": one.licence}]})
+    kept = {each["bom-ref"] for each in components} | {bill["metadata"]["component"]["bom-ref"]}
+    dependencies = [
+        {**each, "dependsOn": [ref for ref in each.get("dependsOn", []) if ref in kept]}
+        for each in bill.get("dependencies", [])
+        if each["ref"] in kept
+    ]
+    return {**bill, "components": components, "dependencies": dependencies}
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _is_permitted(expression: str) -> bool:
@@ -135,8 +177,10 @@ def main(arguments: Sequence[str]) -> int:
             case ["unchanged"]:
                 check_unchanged(ROOT)
             case ["licences", folder]:
-                table = licences(sorted(Path(folder).glob("*.charm")))
-                Path(folder, "THIRD-PARTY.md").write_text(table)
+                packages = packed(sorted(Path(folder).glob("*.charm")))
+                Path(folder, "THIRD-PARTY.md").write_text(licences(packages))
+                bill = Path(folder, "sbom.cdx.json")
+                bill.write_text(json.dumps(complete(json.loads(bill.read_text()), packages), indent=1) + "\n")
             case _:
                 raise NotReady("VERSION: expected one, such as 0.2.0")
     except NotReady as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts._release.__main__ import NotReady, check_ready, licences
+from scripts._release.__main__ import NotReady, Packed, check_ready, complete, licences, packed
 
 TODAY = "2026-11-29"
 
@@ -85,7 +85,7 @@ def test_each_package_is_listed_once_with_its_licence(tmp_path: Path) -> None:
         )
         for charm in ("one", "two")
     ]
-    rows = licences(packs).splitlines()[4:]
+    rows = licences(packed(packs)).splitlines()[4:]
     assert rows == [
         "| choice | 1 | GPL-3.0-only OR (MIT AND Zlib) | one, two |",
         "| old | 1 | Apache-2.0 | one, two |",
@@ -103,4 +103,33 @@ def test_each_package_is_listed_once_with_its_licence(tmp_path: Path) -> None:
 )
 def test_a_licence_that_is_not_known_is_refused(tmp_path: Path, fields: str, licence: str) -> None:
     with pytest.raises(NotReady, match=f"^a_b.charm: odd: licence {licence}: expected "):
-        licences([pack(tmp_path / "a_b.charm", odd=fields)])
+        packed([pack(tmp_path / "a_b.charm", odd=fields)])
+
+
+BILL = {
+    "metadata": {"component": {"bom-ref": "own", "name": "tippingpoint"}},
+    "components": [
+        {"bom-ref": "a@1", "name": "typing-extensions", "version": "1"},
+        {"bom-ref": "b@2", "name": "colorama", "version": "2"},
+    ],
+    "dependencies": [{"ref": "own", "dependsOn": ["a@1", "b@2"]}, {"ref": "b@2"}],
+}
+
+
+def test_the_bill_of_materials_has_what_is_packed_with_licences() -> None:
+    bill = complete(BILL, [Packed("typing_extensions", "1", "PSF-2.0", ["a.charm"])])
+
+    assert bill["components"] == [
+        {
+            "bom-ref": "a@1",
+            "name": "typing-extensions",
+            "version": "1",
+            "licenses": [{"expression": "PSF-2.0"}],
+        }
+    ]
+    assert bill["dependencies"] == [{"ref": "own", "dependsOn": ["a@1"]}]
+
+
+def test_a_packed_version_that_the_bill_does_not_have_is_refused() -> None:
+    with pytest.raises(NotReady, match=r"^a\.charm: colorama 3: expected the version of uv\.lock$"):
+        complete(BILL, [Packed("colorama", "3", "MIT", ["a.charm"])])
