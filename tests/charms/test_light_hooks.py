@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-HEAVY = ("aiohttp", "jinja2", "numpy", "prometheus_client", "rich", "uvloop")
+HEAVY = ("aiohttp", "charmlibs", "jinja2", "numpy", "prometheus_client", "rich", "uvloop")
 _IMPORT = f"""
 import sys, charm
 from tippingpoint.plan.kinds import section_of

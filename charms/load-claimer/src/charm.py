@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import tippingpoint_charm.tracing  # isort: skip  (before ops: it decides whether ops traces)  # noqa: F401
 import ops
 from tippingpoint_charm.actions import answers
 from tippingpoint_charm.generator import GeneratorCharm

@@ -23,5 +23,7 @@ output "requires" {
     etcd                 = "etcd"
     etcd_client          = "etcd-client"
     prometheus_api       = "prometheus-api"
+    charm_tracing        = "charm-tracing"
+    receive_ca_cert      = "receive-ca-cert"
   }
 }

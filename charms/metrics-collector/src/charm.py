@@ -14,9 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
+from tippingpoint_charm import tracing  # isort: skip  (before ops: it decides whether ops traces)
 import ops
 import watching
 from actions import LISTED, ActingCharm, Actions, came_to
+from certificates import NAME as CERTIFICATES
+from certificates import Certificates
 from monitoring import PORT as PROMETHEUS_PORT
 from monitoring import Monitoring, Wanted
 from page import OPTION as PAGE_TOKEN
@@ -61,6 +64,7 @@ class MetricsCollectorCharm(ActingCharm):
 
     def __init__(self, framework: ops.Framework) -> None:
         super().__init__(framework)
+        self._tracing = tracing.follow(self)
         os.umask(0o022)  # `juju scp` reads the files here as another user
         # problems: what is wrong with received data, by sender. services: what is wrong with services, a line each.
         # copy: the copy of the pack that the page runs from. exporters: those that Prometheus scrapes.
@@ -70,6 +74,7 @@ class MetricsCollectorCharm(ActingCharm):
         self.runs = Runs(self.state / "runs")
         self.trends = Trends(self.state, self.runs)
         self._page = Page(self.machine, self.unit.name, name)
+        self._certificates = Certificates(self, lambda: own_address(self, _RELATION))
         self._monitoring = Monitoring(self.machine, self.unit.name, name)
         self._observe()
         self._actions = Actions(self)
@@ -78,9 +83,9 @@ class MetricsCollectorCharm(ActingCharm):
         on, relation, observe = self.on, self.on[_RELATION], self.framework.observe
         observe(on.install, self._on_install)
         observe(on.upgrade_charm, self._on_upgrade)
-        for event in (on.config_changed, on.secret_changed, on.start):
+        for event in (on.config_changed, on.secret_changed, on.secret_expired, on.start):
             observe(event, self._on_services)
-        for endpoint in (prometheus.NAME, prometheus_api.NAME, remote_write.NAME):
+        for endpoint in (prometheus.NAME, prometheus_api.NAME, remote_write.NAME, CERTIFICATES):
             for event in ("relation_created", "relation_changed", "relation_departed", "relation_broken"):
                 observe(getattr(on[endpoint], event), self._on_services)
         for endpoint in (grafana.NAME, metrics.NAME):
@@ -259,7 +264,9 @@ class MetricsCollectorCharm(ActingCharm):
                 if not self._stored.copy:
                     self._stored.copy = Copies(self.machine).keep(self.pack)
                 address = own_address(self, _RELATION)
-                self._page.keep(secret, [address] if address else [], str(self._stored.copy))
+                issued = self._certificates.issued()
+                given = self._page.given if issued is None else issued
+                self._page.keep({**given, **secret}, [address] if address else [], str(self._stored.copy))
                 return
         except (NotThere, UserError) as problem:
             found.append(str(problem))

@@ -74,6 +74,17 @@ class Page:
         own, made = self._given.certificate, self._made.certificate
         return fingerprint("certificate", own if own.exists() else made)
 
+    @property
+    def given(self) -> dict[str, str]:
+        """The certificate and private-key that it was given; empty if it has its own."""
+        pair = self._given
+        if not pair.certificate.exists():
+            return {}
+        return {
+            "certificate": pair.certificate.read_text().strip(),
+            "private-key": pair.key.read_text().strip(),
+        }
+
     def keep(self, secret: Mapping[str, str], names: Sequence[str], copy: str) -> None:
         """Run it from a copy of the pack, with a secret's token and optional certificate and private-key.
 

@@ -15,8 +15,11 @@ output "provides" {
 output "requires" {
   description = "Endpoints that the application requires."
   value = {
-    scale_run      = "scale-run"
-    metrics        = "metrics"
-    prometheus_api = "prometheus-api"
+    scale_run       = "scale-run"
+    metrics         = "metrics"
+    prometheus_api  = "prometheus-api"
+    certificates    = "certificates"
+    charm_tracing   = "charm-tracing"
+    receive_ca_cert = "receive-ca-cert"
   }
 }

@@ -19,6 +19,7 @@ from tippingpoint.agent.client import AgentAway
 from tippingpoint.errors import UserError
 from tippingpoint.plan.kinds import usual
 from tippingpoint.plan.read import Plan
+from tippingpoint_charm import tracing
 from tippingpoint_charm.access import find_access
 from tippingpoint_charm.actions import ActingCharm, Actions
 from tippingpoint_charm.agent import Agent, Refused
@@ -60,6 +61,7 @@ class GeneratorCharm(ActingCharm):
 
     def __init__(self, framework: ops.Framework) -> None:
         super().__init__(framework)
+        self._tracing = tracing.follow(self)
         # pack: the copy to run from; runs: the copy that the service uses. problem: what the machine refused. late: why
         # news of the agent come late. leaves: the unit is being removed; gone: its things were removed; left: the
         # target may have some of them left.
