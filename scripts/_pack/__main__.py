@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NoReturn
 
-from charm import BASE, BASE_PYTHON, PackError, Wanted, build_wheels, pack
+from charm import BASE, BASES, PackError, Wanted, build_wheels, pack
 
 ROOT = Path(__file__).resolve().parents[2]
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -38,19 +38,24 @@ def read_arguments(arguments: Sequence[str], charms: Sequence[str]) -> argparse.
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: {' '.join(charms)}")
     parser.add_argument("--arch", choices=["amd64", "arm64", "all"], help="default: this machine's")
     parser.add_argument(
+        "--base", choices=[*BASES, "all"], help=f"default: {BASE}, which the bundle deploys on"
+    )
+    parser.add_argument(
         "--for-python",
-        default=BASE_PYTHON,
         metavar="X.Y",
-        help=f"the Python that the pack will run on; default {BASE_PYTHON}, that of {BASE}. A pack for another is for "
-        "trying out: its name and its manifest say so, and nothing links to it",
+        help="pack for a Python instead of a base, to try it out: the pack's name and manifest say so, and nothing "
+        "links to it",
     )
     asked = parser.parse_args(arguments)
     for name in asked.names:
         if name not in charms:
             raise PackError(f"NAME: {name}: expected {', '.join(charms)}")
-    major, _, minor = asked.for_python.partition(".")
-    if major != "3" or not minor.isdigit() or int(minor) < 11:
-        raise PackError(f"--for-python: {asked.for_python}: expected 3.11 or newer, such as {BASE_PYTHON}")
+    if asked.for_python is not None:
+        major, _, minor = asked.for_python.partition(".")
+        if major != "3" or not minor.isdigit() or int(minor) < 11:
+            raise PackError(f"--for-python: {asked.for_python}: expected 3.11 or newer, such as 3.12")
+        if asked.base is not None:
+            raise PackError(f"--base: {asked.base}: expected none with --for-python")
     return asked
 
 
@@ -70,7 +75,7 @@ def charmcraft_packs(wanted: Wanted) -> bool:
     return (
         system == "ubuntu"
         and shutil.which("charmcraft") is not None
-        and wanted.python == BASE_PYTHON
+        and wanted.base != ""
         and wanted.arch == MACHINES.get(platform.machine())
         and (ROOT / ".git").exists()
     )
@@ -80,7 +85,7 @@ def run_charmcraft(wanted: Wanted, out: Path) -> None:
     directory = ROOT / "charms" / wanted.name
     made = directory / wanted.file_name
     made.unlink(missing_ok=True)
-    command = ["charmcraft", "pack", "--platform", f"{BASE}:{wanted.arch}"]
+    command = ["charmcraft", "pack", "--platform", f"{wanted.base}:{wanted.arch}"]
     # Without this, charmcraft's build sees only the charm's own directory, and not the rest of the workspace.
     environment = os.environ | {"CHARMCRAFT_EXPERIMENTAL_MONOREPO": "1"}
     ended = subprocess.run(command, cwd=directory, env=environment, stdout=sys.stderr).returncode
@@ -110,7 +115,9 @@ def pack_all(wanted: Sequence[Wanted]) -> None:
             build_wheels(ROOT, work / "wheels")
 
         def make(each: Wanted) -> None:
-            say(f"{each.name} for {each.arch}, Python {each.python}: installing its packages and packing")
+            say(
+                f"{each.name} for {each.base or each.python}, {each.arch}: installing its packages and packing"
+            )
             own = work / each.file_name
             own.mkdir()
             pack(ROOT, each, work / "wheels", own, dist / each.file_name)
@@ -134,7 +141,7 @@ def link(wanted: Sequence[Wanted]) -> None:
     """Link dist/NAME.charm to the new pack, for this machine's architecture if there are several."""
     own = MACHINES.get(platform.machine())
     for each in sorted(wanted, key=lambda each: each.arch == own):
-        if each.python == BASE_PYTHON:
+        if each.base == BASE:
             fresh = ROOT / "dist" / f".{each.name}.charm.new"
             fresh.unlink(missing_ok=True)
             fresh.symlink_to(each.file_name)
@@ -146,8 +153,12 @@ def main() -> int:
         charms = sorted(path.parent.name for path in ROOT.glob("charms/*/charmcraft.yaml"))
         asked = read_arguments(sys.argv[1:], charms)
         arches = ["amd64", "arm64"] if asked.arch == "all" else [asked.arch or own_arch()]
+        bases = {"": asked.for_python} if asked.for_python else BASES
+        if not asked.for_python and asked.base != "all":
+            bases = {base: BASES[base] for base in [asked.base or BASE]}
         wanted = [
-            Wanted(name, arch, asked.for_python)
+            Wanted(name, arch, base, python)
+            for base, python in bases.items()
             for arch in arches
             for name in dict.fromkeys(asked.names or charms)
         ]

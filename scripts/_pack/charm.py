@@ -26,11 +26,13 @@ from charmcraft.models.manifest import Attribute, Manifest
 from charmcraft.models.metadata import CharmMetadata
 from charmcraft.models.project import PlatformCharm
 
+BASES = {"ubuntu@24.04": "3.12", "ubuntu@26.04": "3.14"}
+"""The bases that charms are packed for, and the version of their python3."""
 BASE = "ubuntu@24.04"
-BASE_PYTHON = "3.12"  # python3 of Ubuntu 24.04
+"""The base that the bundle deploys on."""
 OWN_PACKAGES = ("tippingpoint", "tippingpoint-charm")
 
-# Wheels for this C library run on Ubuntu 24.04 (2.39), and on the Debian 12 (2.36) where packs are tried out.
+# Wheels for this C library run on Ubuntu 24.04 (2.39) and later, and on the Debian 12 (2.36) where packs are tried out.
 WHEELS = {"amd64": "x86_64-manylinux_2_28", "arm64": "aarch64-manylinux_2_28"}
 
 EARLIEST = 315532800  # 1980-01-01, before which a zip has no dates
@@ -42,17 +44,20 @@ class PackError(Exception):
 
 @dataclass(frozen=True)
 class Wanted:
-    """One charm to pack: its directory's name in charms/, for which architecture and which Python (such as 3.12)."""
+    """One charm to pack: its directory's name in charms/, and for which architecture, base and Python (such as 3.12).
+
+    A pack without a base is for trying out.
+    """
 
     name: str
     arch: str
-    python: str = BASE_PYTHON
+    base: str
+    python: str
 
     @property
     def file_name(self) -> str:
-        """The file name in charmcraft's form. A pack for another Python is named for that, instead of a base."""
-        platform = BASE if self.python == BASE_PYTHON else f"python{self.python}"
-        return f"{self.name}_{platform}-{self.arch}.charm"
+        """The file name in charmcraft's form. A pack without a base is named for its Python."""
+        return f"{self.name}_{self.base or f'python{self.python}'}-{self.arch}.charm"
 
 
 def read_project(root: Path, name: str) -> PlatformCharm:
@@ -157,7 +162,7 @@ def write_metadata(project: PlatformCharm, wanted: Wanted, prime: Path, moment: 
         Attribute(name=checker.name, result=checker.run(prime))
         for checker in (linters.Language(), linters.Framework())
     ]
-    bases = [Base.from_str_and_arch(BASE, [wanted.arch])] if wanted.python == BASE_PYTHON else []
+    bases = [Base.from_str_and_arch(wanted.base, [wanted.arch])] if wanted.base else []
     manifest = Manifest.model_validate(
         {
             "charmcraft-version": charmcraft.__version__,

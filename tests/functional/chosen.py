@@ -89,6 +89,8 @@ NIGHTLY = (
     "charms/test_pack.py::test_packs_are_the_same_bytes_at_another_place_under_another_umask_zone_and_locale",
     "charms/test_pack.py::test_a_pack_for_arm64_is_made_here_and_all_of_it_is_for_arm64",
     "charms/test_pack.py::test_where_charmcraft_packs_it_is_charmcraft_that_packs",
+    "charms/test_pack.py::test_packs_for_the_next_base_have_its_python_and_the_bundle_keeps_its_own",
+    "charms/test_pack.py::test_packs_for_the_next_base_go_through_a_life_on_its_python",
     "charms/test_pack_maas.py",
     "etcd/test_profiles.py",
     "lab/test_demo.py::test_without_prometheus_the_report_comes_all_the_same_and_says_what_it_lacks",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.charms.packing import OF_BASE, clone, packed, python_of_base
+from tests.functional.charms.packing import OF_BASE, clone, find_python, packed
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +29,7 @@ def packs(checkout: Path) -> dict[str, Path]:
 def runnable(packs: dict[str, Path], checkout: Path) -> tuple[dict[str, Path], Path]:
     """Packs that a Python of this machine runs, and that Python: the base's, or else this one and packs for it."""
     own = platform.machine() == "x86_64"
-    if own and (python := python_of_base()) is not None:
+    if own and (python := find_python(OF_BASE)) is not None:
         return packs, python
     # The distribution's: another one of its version would take the distribution's modules in /lib for its own.
     distributed = Path("/usr/bin/python3").resolve()

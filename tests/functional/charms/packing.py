@@ -14,7 +14,9 @@ from tests.functional.program import CHECKOUT
 
 ROOT = CHECKOUT
 OF_BASE = "3.12"
-"""The version of Python that the charms' base has."""
+"""The version of Python that the base has on which the bundle deploys, Ubuntu 24.04."""
+OF_LATER = "3.14"
+"""The version of Python that Ubuntu 26.04 has."""
 
 
 @contextmanager
@@ -46,11 +48,11 @@ def packed(checkout: Path, *arguments: str, **environment: str) -> dict[str, Pat
     return {path.name.partition("_")[0]: path for path in made}
 
 
-def python_of_base() -> Path | None:
-    """A Python of the base's version on this machine, whoever installed it."""
-    places = [*(Path.home() / ".pyenv" / "versions").glob(f"{OF_BASE}.*/bin"), *map(Path, os.get_exec_path())]
+def find_python(version: str) -> Path | None:
+    """A Python of a version on this machine, whoever installed it."""
+    places = [*(Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin"), *map(Path, os.get_exec_path())]
     for place in places:
-        python = place / f"python{OF_BASE}"
+        python = place / f"python{version}"
         if python.exists():
             found = subprocess.run(
                 [python, "-c", "import sys; print(sys.executable)"], capture_output=True, text=True

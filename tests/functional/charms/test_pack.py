@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from tests.functional.charms.charm_unit import CharmUnit, Dispatched, unpack, write_program
-from tests.functional.charms.packing import OF_BASE, ROOT, clone, packed, run_pack
+from tests.functional.charms.packing import OF_BASE, OF_LATER, ROOT, clone, find_python, packed, run_pack
 
 CHARMS = ["container-spawner", "load-claimer", "metrics-collector"]
 ANALYSE = Path(__file__).with_name("analyse_pack.py")
@@ -175,6 +175,43 @@ def test_a_pack_for_arm64_is_made_here_and_all_of_it_is_for_arm64(
     assert any(each.startswith("numpy/") for each in ours)
 
 
+@pytest.fixture(scope="module")
+def packs_for_later(checkout: Path) -> dict[str, Path]:
+    return packed(checkout, "--arch", "amd64", "--base", "ubuntu@26.04")
+
+
+def test_packs_for_the_next_base_have_its_python_and_the_bundle_keeps_its_own(
+    checkout: Path, packs: dict[str, Path], packs_for_later: dict[str, Path]
+) -> None:
+    for name, path in packs_for_later.items():
+        assert path.name == f"{name}_ubuntu@26.04-amd64.charm"
+        assert path.stat().st_size < LIMIT
+        assert content(path, "manifest.yaml")["bases"] == [
+            {"name": "ubuntu", "channel": "26.04", "architectures": ["amd64"]}
+        ]
+        assert (checkout / "dist" / f"{name}.charm").resolve() == packs[name].resolve()
+        modules, earlier = (
+            {re.sub(r"cpython-\d+", "cpython-X", each) for each in binaries(pack, "amd64")}
+            for pack in (path, packs[name])
+        )
+        assert modules == earlier
+        with zipfile.ZipFile(path) as archive:
+            libraries = [file for file in archive.namelist() if file.endswith(".so")]
+        assert not [file for file in libraries if re.search(r"cpython-3(?!14)", file)]
+
+
+@needs_root
+@pytest.mark.parametrize("name", CHARMS)
+def test_packs_for_the_next_base_go_through_a_life_on_its_python(
+    packs_for_later: dict[str, Path], tmp_path: Path, name: str
+) -> None:
+    python = find_python(OF_LATER)
+    if python is None:
+        pytest.skip(f"no Python {OF_LATER} here")
+    with CharmUnit(packs_for_later[name], python, tmp_path) as unit:
+        live(unit)
+
+
 def binaries(path: Path, arch: str) -> set[str]:
     """The extension modules of a pack, without the machine in their names, after a look at each file and wheel."""
     machine, tag = MACHINES[arch]
@@ -223,6 +260,7 @@ def test_where_charmcraft_packs_it_is_charmcraft_that_packs(tmp_path: Path) -> N
     [
         (["load-clamer"], "NAME: load-clamer: expected container-spawner, load-claimer, metrics-collector"),
         (["--for-python", "3.10"], "--for-python: 3.10: expected 3.11 or newer, such as 3.12"),
+        (["--base", "all", "--for-python", "3.12"], "--base: all: expected none with --for-python"),
         (["--arch", "riscv64"], "argument --arch: invalid choice: 'riscv64'"),
     ],
 )
@@ -246,6 +284,11 @@ def went_well(done: Dispatched) -> bool:
 
 @needs_root
 def test_a_packed_charm_goes_through_its_life_without_an_error(unit: CharmUnit) -> None:
+    live(unit)
+
+
+def live(unit: CharmUnit) -> None:
+    """Dispatch what a unit goes through from its installation to its removal."""
     for event in ("install", "leader-elected", "config-changed", "start", "update-status"):
         assert went_well(unit.dispatch(f"hooks/{event}")), event
         status, message = unit.state["status"]
