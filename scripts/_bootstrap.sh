@@ -172,6 +172,29 @@ need_prometheus() {
     done
 }
 
+# Finds OpenTofu on PATH, or builds it from its Go modules into .cache/bin. Go compares each module with its checksum
+# database. hcl is the one that OpenTofu's own go.mod names in place of HashiCorp's: that line counts only in a main module.
+need_tofu() {
+    local version=1.12.6 hcl=v2.20.2-0.20251021132045-587d123c2828 work code=0
+    if [ -n "${TIPPINGPOINT_TOFU:-}" ] || command -v tofu >/dev/null || [ -x "$cache/bin/tofu" ]; then return; fi
+    command -v go >/dev/null ||
+        die "tofu: not found: expected OpenTofu on PATH or in TIPPINGPOINT_TOFU, or go 1.26, which builds it"
+    say "building OpenTofu $version from Go modules into .cache/bin (it fetches some 300 MB, and takes four minutes of two cores)"
+    work=$(mktemp -d "$cache/tofu.XXXXXX")
+    (
+        export CGO_ENABLED=0 GOCACHE=$work/cache GOPATH=$work/go GOFLAGS="-mod=mod -modcacherw" GOTOOLCHAIN=local \
+            GOWORK=off GOSUMDB=sum.golang.org GONOSUMDB='' GOPRIVATE=''
+        cd "$work" &&
+            go mod init tofu &&
+            go mod edit -replace="github.com/hashicorp/hcl/v2@v2.20.1=github.com/opentofu/hcl/v2@$hcl" &&
+            go get "github.com/opentofu/opentofu/cmd/tofu@v$version" &&
+            go build -trimpath -ldflags='-s -w' -o tofu github.com/opentofu/opentofu/cmd/tofu &&
+            mv tofu "$cache/bin/tofu"
+    ) >"$cache/tofu.log" 2>&1 || code=$?
+    rm -rf "$work"
+    if [ "$code" != 0 ]; then die "tofu: not built (see .cache/tofu.log): expected Go's proxy within reach, and go 1.26"; fi
+}
+
 # Finds or unpacks the distribution's exporters of hosts, processes and Pacemaker, on which queries are tested.
 need_exporters() {
     local pair program package

@@ -1,7 +1,6 @@
 """The Terraform modules: each says of its charm what charmcraft.yaml does, and the product module deploys the bundle.
 
-The Juju provider is in no registry of packages that CI reaches. terraform/tests/bundle.tftest.hcl is for `tofu test` by
-hand.
+This reads the files. tests/terraform runs OpenTofu on them.
 """
 
 from __future__ import annotations
