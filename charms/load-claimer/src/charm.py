@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-import tippingpoint_charm.tracing  # isort: skip  (before ops: it decides whether ops traces)  # noqa: F401
+# Before ops, because it decides whether ops traces.
+import tippingpoint_charm.tracing  # isort: skip  # noqa: F401  # pyright: ignore[reportUnusedImport]
 import ops
 from tippingpoint_charm.actions import answers
 from tippingpoint_charm.generator import GeneratorCharm

@@ -1,8 +1,8 @@
 """The page's certificate from a related authority (`certificates`, interface tls-certificates).
 
-Canonical's library does the work: it keeps the key in a Juju secret, asks for a certificate of this unit's address, and
-asks again before that expires. Importing it takes almost as much CPU time as importing ops, so a hook does that only with a
-relation.
+Canonical's library does the work: it keeps the key in a Juju secret, asks for a certificate of this unit's address,
+and asks again before that expires. Importing it takes almost as much CPU time as importing ops, so a hook does that
+only with a relation.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
-from tippingpoint_charm import tracing  # isort: skip  (before ops: it decides whether ops traces)
+from tippingpoint_charm import tracing  # isort: skip  (before ops, because it decides whether ops traces)
 import ops
 import watching
 from actions import LISTED, ActingCharm, Actions, came_to
