@@ -36,6 +36,8 @@ class Revision:
 
     number: int
     data: dict[str, str]
+    expires: str = ""
+    """When it expires; empty for never."""
     created: str = field(default_factory=now)
 
 
@@ -76,7 +78,8 @@ class SecretStore:
     """The secrets of one model.
 
     Tells ("consumed-secrets", unit) of new revisions, ("obsolete-secrets", owner) and ("deleted-secrets", owner) of
-    revisions as "id/number", and ("rotation", owner) of ids with another time of rotation.
+    revisions as "id/number", ("rotation", owner) of ids with another time of rotation, and ("expiry", owner) of
+    revisions with a time of expiry.
     """
 
     def __init__(self, topics: Topics) -> None:
@@ -137,6 +140,10 @@ class SecretStore:
                 if consumer.revision < secret.latest:
                     self._topics.tell(("consumed-secrets", unit), [secret.uri])
             self._look_for_obsolete(secret)
+        expires = fields.get("expire-time")
+        if expires is not None:
+            secret.revisions[secret.latest].expires = str(expires)
+            self._topics.tell(("expiry", secret.owner), [f"{secret.id}/{secret.latest}"])
         if fields.get("rotate-policy") is not None:
             self._rotate_by(secret, str(fields["rotate-policy"]))
 

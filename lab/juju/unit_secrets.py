@@ -1,8 +1,8 @@
 """The SecretsManager facade: secrets as units own and consume them. They make and change them by CommitHookChanges.
 
-Recorded, but for revisions of one's own and what is deleted: those are from source (apiserver/facades/agent/
-secretsmanager and domain/secret of Juju 4.0). Contents are in the controller's own backend, so that no reply names
-another. The watchers of rotation and expiry begin with an empty event, as there. Nothing expires.
+Recorded, but for revisions of one's own, what is deleted, and what expires: those are from source
+(apiserver/facades/agent/secretsmanager and domain/secret of Juju 4.0). Contents are in the controller's own backend, so
+that no reply names another. The watchers of rotation and expiry begin with an empty event, as there.
 """
 
 from __future__ import annotations
@@ -185,8 +185,25 @@ def _rotations(call: Call, ids: list[str]) -> list[dict[str, Any]]:
 
 @method("SecretsManager", "WatchSecretRevisionsExpiryChanges")
 def _watch_expiry(call: Call) -> dict[str, Any]:
-    _owners(call)
-    return {"watcher-id": watch(call, Watcher(merge_names)), "changes": []}  # expiry is not simulated
+    owners = _owners(call)
+    watcher = Watcher(merge_names, lambda revisions: _expiries(call, revisions))
+    number = watch(call, watcher, *(("expiry", owner) for owner in owners))
+    for owner in owners:
+        for secret in call.model.secrets.owned_by(owner):
+            watcher.changed([f"{secret.id}/{one.number}" for one in secret.revisions.values() if one.expires])
+    return {"watcher-id": number, "changes": []}
+
+
+def _expiries(call: Call, revisions: list[str]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for one in revisions:
+        name, _, number = one.partition("/")
+        secret = call.model.secrets.all.get(name)
+        revision = secret.revisions.get(int(number)) if secret is not None else None
+        if secret is not None and revision is not None:
+            trigger = {"revision": revision.number, "next-trigger-time": revision.expires}
+            found.append({"uri": secret.uri, **trigger})
+    return found
 
 
 @method("SecretsManager", "SecretsRotated")

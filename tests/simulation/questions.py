@@ -172,7 +172,9 @@ def _ask_of_turns(played: PlayedTogether, parts: list[Path]) -> None:
     if played.drawn.events or played.drawn.hooks == "slow":
         return
     begun: defaultdict[int, list[float]] = defaultdict(list)
-    of_unit = [part.name.split(".")[1] for part in parts]  # after the run, and before how often it was resumed
+    of_unit = [
+        part.name.split(".")[1] for part in parts
+    ]  # after the run, and before how often it was resumed
     for part, unit in zip(parts, of_unit, strict=True):
         if of_unit.count(unit) > 1:
             continue

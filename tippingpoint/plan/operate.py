@@ -48,12 +48,21 @@ def timed_as(command: Command) -> str:
     return f"juju-{command}"
 
 
-OPERATE_OPERATIONS = ("connect", "hook", "relation-change", "secret-change", "log", *map(timed_as, COMMANDS))
+OPERATE_OPERATIONS = (
+    "connect",
+    "hook",
+    "relation-change",
+    "secret-change",
+    "secret-rotation",
+    "log",
+    *map(timed_as, COMMANDS),
+)
 """The operations of the operate workload.
 
 `connect` is the login of a unit, and `hook` an update-status hook of one. `relation-change` and `secret-change` last
-from when a unit is due to write until a unit on the other side has noticed, and `log` until a line is in the model's
-log. The others last from when an operator is due to type a command, which logs in, until its effect shows.
+from when a unit is due to write until a unit on the other side has noticed, `secret-rotation` from when a revision
+expires until then, and `log` until a line is in the model's log. The others last from when an operator is due to type a
+command, which logs in, until its effect shows.
 """
 DAY: Mapping[Command, float] = {
     "models": 10,
@@ -146,6 +155,11 @@ class OperateWorkload(Section, frozen=True):
         description="How often each unit runs an update-status hook, as `update-status-hook-interval` of a model; 0s "
         "for never.",
     )
+    rotate: Seconds = Field(
+        default=0.0,
+        description="After how long each revision of a secret expires, and its owner makes another; 0s for never, "
+        "else at least 1s. Each relation has one secret.",
+    )
     settings: Annotated[int, Field(ge=1, le=100_000, strict=True, json_schema_extra=in_units("bytes"))] = (
         Field(default=100, description="The size of the setting that a unit writes for each relation change.")
     )
@@ -162,6 +176,8 @@ class OperateWorkload(Section, frozen=True):
         for name, seconds in (("think", self.think), ("timeout", self.timeout)):
             if seconds < 0.01:
                 raise ValueError(f"{name}: {format_duration(seconds)}: expected at least 10ms")
+        if 0 < self.rotate < 1:
+            raise ValueError(f"rotate: {format_duration(self.rotate)}: expected 0s or at least 1s")
         return self
 
     def shares(self) -> Mapping[Command, float]:
@@ -352,8 +368,10 @@ class OperatePlan(BaseSearchPlan, frozen=True):
         """Return how many of a stage's operations are due per second in all."""
         update = self.workload.update_status
         hooks = self.goal(stage)[0] / update if update else 0.0
+        rotate = self.workload.rotate
+        rotations = sum(len(shape.pairs) for shape in self.shapes_of(stage)) / rotate if rotate else 0.0
         rates: list[float] = [getattr(stage, name) or 0.0 for name in _RATES]
-        return hooks + sum(rates) + stage.operators / self.workload.think
+        return hooks + rotations + sum(rates) + stage.operators / self.workload.think
 
     def removes(self, before: BaseStage, stage: BaseStage) -> bool:
         """Never: a stage with fewer units is held like any other."""
@@ -419,6 +437,8 @@ class OperatePlan(BaseSearchPlan, frozen=True):
         there: set[str] = {"connect"}
         if self.workload.update_status:
             there.add("hook")
+        if self.workload.rotate:
+            there.add("secret-rotation")
         beside = {
             "statuses": timed_as("status"),
             "changes": "relation-change",
@@ -456,9 +476,14 @@ class OperatePlan(BaseSearchPlan, frozen=True):
                     OperateStage.model_validate(stage.model_dump())
                 except ValueError as problem:
                     raise ValueError(f"find: {_first_line(problem)}") from None
-            for load, name in (("changes", "relation"), ("secrets", "relation")):
-                if getattr(stage, load) and not any(shape.relations for shape in self.shapes_of(stage)):
-                    raise ValueError(f"{place}.relations: 0: expected at least 1, for {load} ({name})")
+            needing = {
+                "changes": stage.changes,
+                "secrets": stage.secrets,
+                "workload.rotate": self.workload.rotate,
+            }
+            for load, wanted in needing.items():
+                if wanted and not any(shape.relations for shape in self.shapes_of(stage)):
+                    raise ValueError(f"{place}.relations: 0: expected at least 1, for {load}")
 
 
 def _first_line(problem: ValueError) -> str:

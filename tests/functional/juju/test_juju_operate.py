@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import secrets
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -17,14 +18,16 @@ import yaml
 from lab.juju.client import WireClient
 from lab.juju.simulator import JujuLab
 from tests.functional.juju.juju_access import REAL, run, user_of
-from tests.functional.juju.juju_runs import contents, juju_plan, run_on
+from tests.functional.juju.juju_runs import contents, juju_plan, make_theirs, run_on
 from tippingpoint.errors import OperationFailed
 from tippingpoint.plan.operate import COMMANDS, OperatePlan, timed_as
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.rundir.tags import DELAYED, FREED
 from tippingpoint.targets.juju.api.access import ControllerAccess, from_store
 from tippingpoint.targets.juju.api.client import ApiClient
+from tippingpoint.targets.juju.api.login import Identity
 from tippingpoint.targets.juju.api.model import log_in
+from tippingpoint.targets.juju.commands import Commands
 from tippingpoint.targets.juju.hollow import list_models
 from tippingpoint.targets.juju.ledger import model_name
 from tippingpoint.targets.juju.operate import JujuOperate
@@ -189,6 +192,23 @@ def test_models_come_in_their_shapes_grow_and_shrink(access: ControllerAccess) -
     run(test())
 
 
+def test_nothing_is_sent_while_models_are_made_anew(access: ControllerAccess) -> None:
+    """Given a stage with much work, when a search has all models made anew for its next load, then nothing fails."""
+
+    async def test() -> None:
+        async with scene(access, [{**BUSY, "statuses": 100}], update_status="1s") as here:
+            await here.run(1)
+            await here.until(lambda: here.counts["juju-status.ok"] >= 10)
+            for load in here.loads:
+                await load.settle(10.0)
+            await here.prepare(fresh=True)
+            await here.run(1)
+            await here.end()
+        assert not here.errors, here.messages
+
+    run(test())
+
+
 def test_units_notice_what_others_write(access: ControllerAccess) -> None:
     """Given units at work, when they write settings, secrets and lines, then each is noticed, and none fails."""
 
@@ -199,6 +219,23 @@ def test_units_notice_what_others_write(access: ControllerAccess) -> None:
             await here.until(lambda: all(here.counts[f"{name}.ok"] >= 10 for name in noticed))
             await here.end()
             assert not here.errors, here.messages
+
+    run(test())
+
+
+def test_a_secret_that_expires_is_renewed_and_read_anew(access: ControllerAccess) -> None:
+    """Given secrets whose revisions expire, when they do, then owners renew them, also after a new login, and each
+    reader reads the new revision."""
+
+    async def test() -> None:
+        async with scene(access, [SMALL], rotate="2s") as here:
+            await here.run(1)
+            await here.until(lambda: here.counts["secret-rotation.ok"] >= 8)
+            await here.run(1, "storm")
+            before = here.counts["secret-rotation.ok"]
+            await here.until(lambda: here.counts["secret-rotation.ok"] >= before + 8)
+            await here.end()
+        assert not here.errors, here.messages
 
     run(test())
 
@@ -340,6 +377,33 @@ def test_a_model_that_cannot_be_destroyed_keeps_no_other() -> None:
 
     with JujuLab() as lab:
         run(test(lab))
+
+
+@pytest.mark.skipif(REAL is not None, reason="needs a user of its own")
+def test_an_offer_that_is_not_granted_is_refused_in_one_line() -> None:
+    """Given an offer, when a user to whom it is not granted consumes it, one line says so, and others still may."""
+    password = "of-bob-for-this-test"
+
+    async def test(lab: JujuLab, theirs: str) -> None:
+        access = user_of(lab)
+        bob = dataclasses.replace(access, user=Identity("user-bob", password))
+        client = ApiClient(access.addresses, access.ca)
+        admin = Commands(client, access)
+        await admin.offer(theirs, "postgresql", "share")
+        ours = await admin.add_model("ours")
+        with pytest.raises(OperationFailed) as refused:
+            await Commands(client, bob).consume(ours, "admin/theirs.share", "alias")
+        assert str(refused.value) == "permission denied (unauthorized access)"
+        await admin.consume(ours, "admin/theirs.share", "alias")
+        await client.close()
+
+    with JujuLab() as lab:
+        theirs = make_theirs(lab, "theirs")
+        with WireClient(lab.addresses[0], lab.ca) as controller:
+            controller.login(f"user-{lab.user}", lab.password)
+            added = {"users": [{"username": "bob", "display-name": "", "password": password}]}
+            controller.call("UserManager", 3, "AddUser", added)
+        run(test(lab, theirs))
 
 
 @pytest.mark.skipif(REAL is not None, reason="starts a simulator of its own")

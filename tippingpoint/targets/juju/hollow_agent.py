@@ -2,7 +2,7 @@
 
 The calls are those of a Juju 4.0 unit agent whose charm has hooks that do nothing (internal/worker/uniter/uniter.go,
 .../remotestate/watcher.go, .../relation/statetracker.go, internal/worker/leadership/tracker.go). Not included are
-logs, rotation of secrets, upgrades, migrations, and all calls that a charm's own hooks would make.
+logs, upgrades, migrations, and all calls that a charm's own hooks would make.
 A method that the controller does not have is skipped (some have other names before 4.0).
 An idle unit has no task: the pending calls of its watchers call back.
 """
@@ -39,6 +39,8 @@ _WATCHES = (
     ("Uniter", "WatchTrustConfigSettingsHash", "units"),
     ("Uniter", "WatchUnitAddressesHash", "units"),
     ("SecretsManager", "WatchConsumedSecretsChanges", "units"),
+    ("SecretsManager", "WatchSecretRevisionsExpiryChanges", "units"),
+    ("SecretsManager", "WatchSecretsRotationChanges", "units"),
     ("Uniter", "WatchApplication", "application"),
     ("Uniter", "WatchUnitStorageAttachments", "units"),
     ("Uniter", "WatchActionNotifications", "units"),
@@ -48,6 +50,12 @@ _WATCHES = (
     ("RetryStrategy", "WatchRetryStrategy", "units"),
 )
 """Facade, method and parameter of the watchers whose changes an agent passes on to its charm."""
+_KINDS = {
+    "WatchRelationUnits": "RelationUnitsWatcher",
+    "WatchSecretRevisionsExpiryChanges": "SecretsTriggerWatcher",
+    "WatchSecretsRotationChanges": "SecretsTriggerWatcher",
+}
+"""By method that begins it: the facade of a watcher with events other than strings."""
 
 
 class Agent:
@@ -371,7 +379,7 @@ class Agent:
             raise error
         kind = "NotifyWatcher"
         if "watcher-id" in result:
-            kind = "RelationUnitsWatcher" if method == "WatchRelationUnits" else "StringsWatcher"
+            kind = _KINDS.get(method, "StringsWatcher")
         watcher = str(result.get("watcher-id") or result.get("NotifyWatcherId") or "")
         if watcher:
             self._next(connection, kind, watcher, changed)

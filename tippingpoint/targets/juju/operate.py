@@ -116,8 +116,13 @@ class JujuOperate:
         return TargetFacts("juju", version, list(self._access.addresses), self._access.controller_name)
 
     async def prepare(self, order: PrepareOrder, progress: OnProgress) -> None:
-        """Make the models that are common to all of these stages; raises OperationFailed when that fails."""
+        """Make the models that are common to all of these stages; raises OperationFailed when that fails.
+
+        The work of the stage before ends here: it would find models that are not there.
+        """
+        self._round += 1
         if order.fresh:
+            self._operations.abandon()
             await self._have([], 0.0, progress)
         shapes = min((self._shapes(stage, order.share) for stage in order.stages), key=_units_in)
         if _units_in(shapes) > sum(model.units for model in self._models):
@@ -195,7 +200,7 @@ class JujuOperate:
                 await self._have(shapes, stage.over if not failures else 0.0)
                 await self._logged_in()
                 for model in self._models:
-                    if spec.secrets:
+                    if spec.secrets or self._workload.rotate:
                         await model.share_secrets()
                     if spec.logs:
                         await model.open_sink()
@@ -249,7 +254,14 @@ class JujuOperate:
         number = next(self._numbers)
         name = operated_model(self._prefix, f"{self._worker}-m{number}")
         return OperatedModel(
-            self._client, self._access, name, self._prefix, self._worker, self._operations, self._schedule
+            self._client,
+            self._access,
+            name,
+            self._prefix,
+            self._worker,
+            self._operations,
+            self._schedule,
+            self._workload.rotate,
         )
 
     async def _logged_in(self) -> None:
@@ -385,7 +397,7 @@ class JujuOperate:
             )
             done.set_exception(OperationFailed(f"{whose}: not logged in"))
         else:
-            number = next(self._numbers)
+            number = next(model.noticing.numbers)
             model.noticing.expect(subject, number, readers, done)
             write(agent, number).add_done_callback(partial(_refused, done))
         self._operations.begin(operation, done, due, due, _nothing)

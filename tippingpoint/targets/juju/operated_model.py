@@ -84,7 +84,9 @@ class OperatedModel:
         worker: str,
         operations: Operations,
         schedule: Schedule,
+        rotate: float = 0.0,
     ) -> None:
+        """`rotate` is the time in seconds after which a revision of a shared secret expires; 0 for never."""
         self.name = name
         self.uuid = ""
         """Empty until it exists."""
@@ -107,6 +109,7 @@ class OperatedModel:
         self._shape: ModelShape | None = None
         self._operations = operations
         self._schedule = schedule
+        self._rotate = rotate
         self._agents: Agents | None = None
 
     # -- its shape -----------------------------------------------------------------------------------
@@ -259,7 +262,8 @@ class OperatedModel:
             owner = self.agent(owners[0]) if owners else None
             if link.key in self.secrets or owner is None or not readers:
                 continue
-            uri = await owner.make_secret(link.key, readers[0].partition("/")[0])
+            present = partial(self.logged_in, readers)
+            uri = await owner.make_secret(link.key, readers[0].partition("/")[0], self._rotate, present)
             for unit in readers:
                 agent = self.agent(unit)
                 if agent is not None:

@@ -6,8 +6,9 @@ only the last of several.
 
 from __future__ import annotations
 
+import itertools
 from asyncio import Future
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 Subject = tuple[str, ...]
@@ -22,9 +23,27 @@ class _Change:
 
 
 @dataclass
-class Noticing:
-    """The changes that some of their readers have not noticed yet."""
+class SharedSecret:
+    """A secret that one unit owns and others read."""
 
+    uri: str
+    rotate: float
+    """Seconds after which each of its revisions expires; 0 for never."""
+    readers: Callable[[], Sequence[str]]
+    """Returns those of its readers that are logged in."""
+    latest: int = 0
+    """The latest revision whose expiry the controller has announced."""
+
+
+@dataclass
+class Noticing:
+    """The secrets of the units, and the changes that some of their readers have not noticed yet."""
+
+    secrets: dict[str, SharedSecret] = field(default_factory=dict[str, SharedSecret])
+    """By id."""
+
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    """The numbers of changes."""
     _waiting: dict[Subject, list[_Change]] = field(default_factory=dict[Subject, "list[_Change]"])
 
     def expect(self, subject: Subject, number: int, readers: Iterable[str], noticed: Future[None]) -> None:

@@ -1,8 +1,8 @@
 """A hollow unit at work: what its charm's hooks would do in addition to the calls of every agent.
 
-It changes its settings of relations, has secrets and reads those of others, reads its configuration, runs actions and
-update-status hooks, and opens and closes ports. The calls are those of Juju 4.0's hook commands
-(internal/worker/uniter/runner/context/context.go, .../runner/jujuc/*.go, .../operation/runaction.go).
+It changes its settings of relations, has secrets, renews those that expire and reads those of others, reads its
+configuration, runs actions and update-status hooks, and opens and closes ports. The calls are those of Juju 4.0's hook
+commands (internal/worker/uniter/runner/context/context.go, .../runner/jujuc/*.go, .../operation/runaction.go).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import hashlib
 import json
 from asyncio import Future
 from collections.abc import Callable, Coroutine, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -24,7 +25,8 @@ from tippingpoint.targets.juju.api.errors import ConnectionLost, result_error
 from tippingpoint.targets.juju.api.login import Identity
 from tippingpoint.targets.juju.api.model import fields, items
 from tippingpoint.targets.juju.hollow_agent import Agent, first_result, relation_tag
-from tippingpoint.targets.juju.work import Noticing
+from tippingpoint.targets.juju.work import Noticing, SharedSecret
+from tippingpoint.util import timing
 from tippingpoint.workloads.schedule import Schedule
 from tippingpoint.workloads.spawn.operations import Operations
 
@@ -71,11 +73,17 @@ class WorkingAgent(Agent):
         relation = {"relation": relation_tag(key), "unit": self.identity.tag, "settings": settings}
         return self._commit({"relation-unit-settings": [{**relation, "application-settings": None}]})
 
-    async def make_secret(self, key: str, others: str) -> str:
-        """Make a secret that the other application of a relation may read; returns its URI."""
+    async def make_secret(
+        self, key: str, others: str, rotate: float, readers: Callable[[], Sequence[str]]
+    ) -> str:
+        """Make a secret that the other application of a relation may read; returns its URI.
+
+        Each of its revisions expires after `rotate` seconds, unless that is 0. The unit then makes another, and
+        `readers` returns the units that have to notice it.
+        """
         uri = str(fields(await self._one("SecretsManager", "CreateSecretURIs", {"count": 1}))["result"])
-        content = _content(0)
-        created = {"uri": uri, "owner-tag": self.identity.tag, "content": content}
+        self._noticing.secrets[secret_id(uri)] = own = SharedSecret(uri, rotate, readers)
+        created = {"uri": uri, "owner-tag": self.identity.tag, **_revision(own, 0)}
         grant = {
             "uri": uri,
             "scope-tag": relation_tag(key),
@@ -87,7 +95,8 @@ class WorkingAgent(Agent):
 
     def change_secret(self, uri: str, number: int) -> Future[Any]:
         """Give a secret of this unit a new revision."""
-        return self._commit({"secret-updates": [{"uri": uri, "content": _content(number)}]})
+        own = self._noticing.secrets[secret_id(uri)]
+        return self._commit({"secret-updates": [{"uri": uri, **_revision(own, number)}]})
 
     # -- what changes -----------------------------------------------------------------------------
 
@@ -113,6 +122,7 @@ class WorkingAgent(Agent):
         handlers = {
             "WatchConfigSettingsHash": self._config_changed,
             "WatchConsumedSecretsChanges": self._secrets_changed,
+            "WatchSecretRevisionsExpiryChanges": self._expiries_changed,
             "WatchActionNotifications": self._actions_came,
         }
         return handlers.get(method) or super()._handler(method)
@@ -151,6 +161,40 @@ class WorkingAgent(Agent):
         except ValueError:
             number = -1
         self._noticing.seen(("secret", secret_id(uri)), number, self._unit)
+
+    def _expiries_changed(self, connection: Connection, change: Any) -> None:
+        """Renew each revision when it expires, unless a newer one is known then (internal/worker/secretexpire)."""
+        for each in items(fields(change).get("changes")):
+            trigger = fields(each)
+            own = self._noticing.secrets.get(secret_id(str(trigger.get("uri"))))
+            revision, moment = trigger.get("revision"), _seconds(trigger.get("next-trigger-time"))
+            if own is not None and isinstance(revision, int) and moment is not None:
+                own.latest = max(own.latest, revision)
+                due = timing.monotonic() + moment - timing.wall()
+                self._schedule.at(due, partial(self._expired, connection, own, revision))
+
+    def _expired(self, connection: Connection, own: SharedSecret, revision: int, due: float) -> None:
+        if self._connection is not connection or revision < own.latest:
+            return
+        done: Future[None] = asyncio.get_running_loop().create_future()
+        self._operations.begin("secret-rotation", done, due, due, lambda ended: None)
+        self._later(connection, partial(self._renew, own, done))
+
+    async def _renew(self, own: SharedSecret, done: Future[None], connection: Connection) -> None:
+        """Run a secret-expired hook, whose charm gives the secret a new revision."""
+        number, readers = next(self._noticing.numbers), own.readers()
+        if readers:
+            self._noticing.expect(("secret", secret_id(own.uri)), number, readers, done)
+        try:
+            await self._set_agent_status(connection, "executing", "running secret-expired hook")
+            await self._get(connection, "GetUnitContext", {"tag": self.identity.tag})
+            await self.change_secret(own.uri, number)
+        except OperationFailed as problem:
+            if not done.done():
+                done.set_exception(problem)
+            raise
+        if not readers and not done.done():
+            done.set_result(None)
 
     def _config_changed(self, connection: Connection, _: Any) -> None:
         if self._noticing.expects(("config", self._application)):
@@ -232,6 +276,25 @@ def _only(facade: str, method: str, answer: Any) -> Any:
 def secret_id(uri: str) -> str:
     """Return the end that all forms of a secret's URI share: secret://MODEL/ID and secret:ID."""
     return uri.rpartition("/")[2].rpartition(":")[2]
+
+
+def _revision(secret: SharedSecret, number: int) -> dict[str, Any]:
+    """Return the fields of a secret's new revision, with the number of its change."""
+    expires = {"expire-time": _moment(timing.wall() + secret.rotate)} if secret.rotate else {}
+    return {"content": _content(number), **expires}
+
+
+def _moment(seconds: float) -> str:
+    """Return a moment, given in seconds since the epoch, as the API writes it."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _seconds(moment: object) -> float | None:
+    """Return a moment of the API in seconds since the epoch; None for anything else."""
+    try:
+        return datetime.fromisoformat(str(moment)).timestamp()
+    except ValueError:
+        return None
 
 
 def _number(text: object) -> int:

@@ -34,6 +34,7 @@ SPOKEN: dict[str, Sequence[int]] = {
     "RetryStrategy": (1,),
     "Secrets": (1, 2),
     "SecretsManager": range(1, 5),
+    "SecretsTriggerWatcher": (1,),
     "StringsWatcher": (1,),
     "Uniter": range(15, 23),
     "Upgrader": (1,),
