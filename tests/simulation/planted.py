@@ -17,6 +17,7 @@ import pytest
 from tests.simulation.seeds import play_and_ask
 from tests.simulation.simulated.target import Simulated
 from tippingpoint.agent import reports
+from tippingpoint.conduct import director
 from tippingpoint.play import closing, inventory
 from tippingpoint.play.early_warning import EarlyWarning
 from tippingpoint.play.stages import Stages
@@ -60,6 +61,14 @@ def _not_missing(gather: Any) -> Any:
         return gather(fewer, digests, words, out)  # type: ignore[no-any-return]
 
     return of_the_rest
+
+
+def _judged_forgotten(after_judged: Any) -> Any:
+    def but_one(run: Any, *args: Any) -> Any:
+        fewer = run if run.is_in_memory else run.model_copy(update={"probes": run.probes[1:]})
+        return after_judged(fewer, *args)
+
+    return but_one
 
 
 def _ledger_at_the_end(patched: pytest.MonkeyPatch) -> None:
@@ -145,6 +154,7 @@ PLANTED: Mapping[str, Plant] = {
     "a turn played twice": _instead(Turns, "_play_turn", _turn_twice),
     "an abort missed": _instead(EarlyWarning, "heard", lambda _: lambda *_: ""),
     "a lost unit left out": _instead(reports, "gather", _not_missing),
+    "a leader that forgets a judged load": _instead(director, "_after_judged", _judged_forgotten),
     "timeouts not counted at their cost": lambda patched: patched.setattr(waited, "WAITED", ("ok",)),
     "a ledger written at the end": _ledger_at_the_end,
     "a stall blamed on the target": _instead(Pulse, "stopped", lambda _: lambda *_: 0.0),
