@@ -145,18 +145,17 @@ def simulate(
     seed: int,
     of: DrawnService,
     longest: float,
+    out: Path,
     play: Callable[[VirtualLoop, Service], Coroutine[Any, Any, T]],
 ) -> T:
     """Play a run on a service of its own; raises NeverEnds if it goes on after `longest` virtual seconds, and Crashed
-    with what nobody handled."""
+    with what nobody handled. What finds no room on a full disk is in a directory `rescued` of `out`."""
     if next(_SIMULATED) % _COLLECT_EVERY == 0:
         gc.collect()
-    with (
-        simulation() as loop,
-        tempfile.TemporaryDirectory() as rescued,
-        pytest.MonkeyPatch.context() as patched,
-    ):
-        patched.setattr(tempfile, "tempdir", rescued)  # what finds no room elsewhere goes there
+    rescued = out / "rescued"
+    rescued.mkdir(parents=True, exist_ok=True)
+    with simulation() as loop, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tempfile, "tempdir", str(rescued))  # what finds no room elsewhere goes there
         service = SERVICES[NAME] = Service(
             of.capacity,
             random.Random(seed + 1),
@@ -210,7 +209,7 @@ def look_around(ended: Ended, service: Service, before: set[str]) -> None:
 
 def play(drawn: Drawn, out: Path) -> Played:
     """Play a run from its first login to the `clean` that follows. Its directory is in `out`."""
-    return simulate(drawn.seed, drawn.service, _LONGEST, partial(_play, drawn, out))
+    return simulate(drawn.seed, drawn.service, _LONGEST, out, partial(_play, drawn, out))
 
 
 class _Machine:

@@ -173,7 +173,7 @@ def play_together(drawn: DrawnTogether, out: Path) -> PlayedTogether:
     async def run(loop: VirtualLoop, service: Service) -> PlayedTogether:
         return await _Together(drawn, out, loop, service).play()
 
-    return simulate(drawn.seed, drawn.service, _LONGEST, run)
+    return simulate(drawn.seed, drawn.service, _LONGEST, out, run)
 
 
 class _Together:
