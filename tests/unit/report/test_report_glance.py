@@ -47,6 +47,15 @@ def test_a_run_that_missed_one_names_the_range_in_which_it_tips(tmp_path: Path) 
     assert sure == "> 99.9 % confidence that this is not chance."
 
 
+def test_a_search_that_could_judge_no_load_knows_nothing_of_where_the_target_tips(tmp_path: Path) -> None:
+    tiles, _ = glance(load_run(write_search(tmp_path / "run", [(500, None)])))
+    assert tiles["Passes"] == ("not known", "no load is known to pass")
+    assert tiles["Tips at"] == ("not known", "no load could be judged")
+    assert tiles["Why"] == ("–", "")
+    tiles, _ = glance(load_run(write_search(tmp_path / "failed", [(500, False)])))
+    assert tiles["Tips at"][0] in ("500 leases or less", "not known")
+
+
 def test_a_smallest_load_that_missed_leaves_none_that_holds(tmp_path: Path) -> None:
     tiles, _ = glance(made(tmp_path, MadeStage(500, claim_ms=400)))
     assert tiles["Passes"] == ("no load tried", "not even 500 leases")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 from tippingpoint.analysis.analyse import Analysis
@@ -109,6 +110,12 @@ def _tips(analysis: Analysis) -> dict[str, str]:
         return _tile("Tips at", show_amount(told(limit, found.answer), unit), found.binds)
     if point is None:
         loads = analysis.findings.loads_held
+        if found is not None and isfinite(found.answer.high) and not found.answer.low:
+            return _tile(
+                "Tips at", f"{show_amount(found.answer.high, unit)} or less", "not even that load passed"
+            )
+        if _nothing_passed(analysis):
+            return _tile("Tips at", "not known", "no load could be judged")
         if not loads:
             return _tile("Tips at", "not known", "no load was sustained")
         return _tile(
@@ -117,6 +124,11 @@ def _tips(analysis: Analysis) -> dict[str, str]:
             "no sign of tipping at any load that was sustained",
         )
     return _tile("Tips at", _range(point, unit), f"{_SIGNS[point.by]}: {point.evidence}")
+
+
+def _nothing_passed(analysis: Analysis) -> bool:
+    """Whether a search ended without any load that passed: then nothing is known of where the target tips."""
+    return analysis.found is not None and not analysis.found.answer.low
 
 
 def _range(point: TippingPoint, unit: str) -> str:
@@ -128,7 +140,8 @@ def _why(analysis: Analysis) -> dict[str, str]:
     """Name what saturated where the target tipped."""
     point = analysis.tipping.point
     if point is None:
-        return _tile("Why", "–", "it did not tip" if analysis.findings.loads_held else "")
+        tipped_not = analysis.findings.loads_held and not _nothing_passed(analysis)
+        return _tile("Why", "–", "it did not tip" if tipped_not else "")
     if point.doubt:
         return _tile("Why", "not the load" if point.doubt == ON_PURPOSE else "unclear", point.doubt)
     cause = next(iter(analysis.causes), None)
@@ -201,13 +214,12 @@ def _whole(analysis: Analysis) -> list[str]:
     stages = len(run.stages)
     strained = [found.stage.number for found in analysis.findings.stages if found.strained]
     if strained:
-        lines.append(f"The generator was strained in {len(strained)} of {show_count(stages, 'stage')}.")
+        lines.append(f"The generator was strained in {_of_stages(len(strained), stages)}.")
     foreign = [work for stage in run.stages if (work := beside(run, stage)) is not None and work.explains]
     if foreign:
         who = "Other programs" if any(work.others >= work.steal for work in foreign) else "The hypervisor"
         lines.append(
-            f"{who} took enough of the target's processors in {len(foreign)} of {show_count(stages, 'stage')} "
-            f"to explain a miss."
+            f"{who} took enough of the target's processors in {_of_stages(len(foreign), stages)} to explain a miss."
         )
     lacking = sum(unit.status in ("cut", "missing") for unit in run.units)
     if lacking:
@@ -215,3 +227,10 @@ def _whole(analysis: Analysis) -> list[str]:
             f"{lacking} of {show_count(len(run.units), 'unit')} {choose(lacking, 'was', 'were')} missing."
         )
     return lines
+
+
+def _of_stages(count: int, stages: int) -> str:
+    """Return how many of the stages are meant: the only stage, all 3 stages, 2 of 3 stages."""
+    if count < stages:
+        return f"{count} of {stages} stages"
+    return "the only stage" if stages == 1 else f"all {stages} stages"
