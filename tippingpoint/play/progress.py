@@ -13,27 +13,30 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 
 from tippingpoint.plan.kinds import facts_of
-from tippingpoint.play.event_words import (
-    DETAILS,
-    NEEDS_ACTION,
-    SHOWN_OTHERWISE,
-    event_words,
-    known_words,
-)
 from tippingpoint.play.headline import Headline
 from tippingpoint.play.live_view import Known, OperationRow, lines_of
 from tippingpoint.play.messages import Tick
 from tippingpoint.play.watcher import RunnerEvents, SearchSoFar, StageProgress
+from tippingpoint.rundir.clock import EVENT as CLOCK
+from tippingpoint.rundir.event_words import between, event_words
+from tippingpoint.rundir.figure_values import EVENT as FIGURE
 from tippingpoint.rundir.manifest import Manifest
+from tippingpoint.rundir.profiles import NOT_TAKEN, TAKEN
 from tippingpoint.util import timing
 from tippingpoint.util.numbers import show_rate, show_us
-from tippingpoint.util.text import show_amount, show_count
+from tippingpoint.util.text import show_amount, show_count, show_size
 
 Detail = Literal["quiet", "normal", "verbose"]
 """How much is shown: only what somebody has to act on; everything but details; everything, each second."""
 
 STOPPING = "stopping; press again to leave everything in place"
 LEAVING = "stopping now: nothing is removed; tippingpoint clean does that later"
+_DETAILS = frozenset({CLOCK, FIGURE, TAKEN, NOT_TAKEN, "share", "began-late", "member-started"})
+"""Events that only `--verbose` shows: they are in the report, and nobody has to act on them."""
+_NEEDS_ACTION = frozenset({"left-behind", "journal-lost", "model-gone", "worker-cut", "room-unknown"})
+"""Events that `--quiet` shows too."""
+_SHOWN_OTHERWISE = frozenset({"interrupted"})
+"""Events that the person watching already knows about."""
 _PLAIN_EVERY: Mapping[Detail, float] = {"quiet": 5.0, "normal": 5.0, "verbose": 1.0}
 _LIVE_EVERY = 0.5
 """Seconds between two updates of the figures. Only the clock is drawn more often."""
@@ -172,9 +175,9 @@ class ConsoleProgress(RunnerEvents):
     def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
         """Print an event above the live lines, and forget the figures of a worker that is gone."""
         self._headline.event(t, event, fields)
-        if event in SHOWN_OTHERWISE:
+        if event in _SHOWN_OTHERWISE:
             return
-        least: Detail = "verbose" if event in DETAILS else "quiet" if event in NEEDS_ACTION else "normal"
+        least: Detail = "verbose" if event in _DETAILS else "quiet" if event in _NEEDS_ACTION else "normal"
         self._say(f"{t:7.1f}s {event_words(event, fields)}", least=least)
 
     def interrupted(self) -> None:
@@ -309,3 +312,11 @@ def _share_of_run(progress: StageProgress) -> tuple[float, float] | None:
     if progress.left is None or progress.left.bound != "about":
         return None
     return progress.elapsed, progress.elapsed + progress.left.seconds
+
+
+def known_words(known: SearchSoFar) -> str:
+    """Say what a search knows so far: 3,200 passed, 4,600 failed; the limit is between 3,100 and 4,500 with 95 %."""
+    told = [f"{show_size(known.held)} passed"] if known.held is not None else []
+    told += [f"{show_size(known.broke)} failed"] if known.broke is not None else []
+    words = ", ".join(told) or "nothing yet"
+    return words if known.interval is None else f"{words}; the limit is {between(*known.interval)} with 95 %"

@@ -53,6 +53,7 @@ from tippingpoint.report.sections.resources import build_resources, leader_marks
 from tippingpoint.report.sections.search import build_search
 from tippingpoint.report.sections.timeline import build_timeline, is_lost_connection
 from tippingpoint.rundir.cluster_events import Cluster
+from tippingpoint.rundir.event_words import event_words
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import count_of
 from tippingpoint.rundir.manifest import Places
@@ -85,6 +86,7 @@ _TOLD_ELSEWHERE = (
     *("lost", "error", "timeout", "probe", "found", "recovering", "prepared", STALL, TAKEN, NOT_TAKEN),
     *(*_OF_CLUSTERS, *_OF_TESTS, *_NOTES),
 )
+_NO_PROBE = "not judged in any probe"
 _MOST_STALLS = 100
 """The maximum number of stalls that are listed, the longest ones."""
 _STALLS_ON_CHARTS = 20
@@ -280,6 +282,8 @@ def _thresholds(analysis: Analysis) -> list[dict[str, Any]]:
         )
         missed = sum(check.met is False for check in counting)
         probes = _probes(analysis, group[0])
+        if probes == _NO_PROBE:
+            worst = replace(worst, met=None)
         entries.append(
             {
                 "operation": operation,
@@ -320,7 +324,7 @@ def _probes(analysis: Analysis, check: Check) -> str:
         return ""
     missed, unjudged = analysis.found.outcomes(check.name)
     if unjudged == len(analysis.found.probes):
-        return "not judged in any probe"
+        return _NO_PROBE
     words = f"missed in {len(missed) or 'none'} of {show_count(len(analysis.found.probes), 'probe')}"
     if missed:
         words += f", the smallest at {show_amount(min(missed), analysis.run.manifest.load_unit)}"
@@ -681,14 +685,11 @@ def _connections(run: RunData) -> dict[str, Any] | None:
 
 def _mark(event: dict[str, Any]) -> dict[str, Any]:
     kind = str(event["event"])
-    words = [kind] if kind != "fault" else []
     told = _without(event, "t", "event", "problem", "remedy")
-    words += (
-        [show_value(value) for value in told.values()]
-        if kind == "fault"
-        else [f"{name} {show_value(value)}" for name, value in told.items()]
+    words = (
+        " ".join(show_value(value) for value in told.values()) if kind == "fault" else event_words(kind, told)
     )
-    return {"t": event["t"], "kind": kind, "text": " ".join(words)}
+    return {"t": event["t"], "kind": kind, "text": words}
 
 
 def _without(event: dict[str, Any], *names: str) -> dict[str, Any]:

@@ -199,7 +199,7 @@ def test_faults_and_lost_workers_stand_on_the_charts(tmp_path: Path) -> None:
     told = document(made(tmp_path, STEADY, events=events))
     marks = [(mark["t"], mark["text"]) for mark in told["events"]["marks"]]
     assert marks[0] == (3.0, "kill m2")
-    assert marks[1] == (5.0, "worker-cut worker h-1 exit_code -9")
+    assert marks[1] == (5.0, "worker h-1 died: killed by signal 9")
     assert any("no such member" in note for note in told["notes"])
     assert any("tippingpoint clean runs/x" in note for note in told["notes"])
 

@@ -335,8 +335,8 @@ function drawRun() {
       plainAxis(doc.rally.length ? "iterations" : doc.cluster_tests ? "nodes, tests" : spawn ? counted : `${counted}, units`, count), fromZero));
     draw("chart-cpu", 190, () => overTime(timeline.t, [gauge("cpu", "CPU of the busiest worker", css("--health"), SOLID, v => v == null ? "–" : Math.round(v * 100) + " %")],
       plainAxis("share of one core", v => Math.round(v * 100) + " %"), { range: (u, min, max) => [0, Math.max(1, max * 1.1)] }));
-    draw("chart-lag", 190, () => overTime(timeline.t, [gauge("loop_lag", "event-loop lag, longest", css("--health"), SOLID, v => v == null ? "–" : digits(v, 3) + " ms")],
-      plainAxis("milliseconds", v => count(v) + " ms"), fromZero));
+    const lag = ms => ms == null ? "–" : ms < 1000 ? digits(ms, 3) + " ms" : digits(ms / 1000, 3) + " s";
+    draw("chart-lag", 190, () => overTime(timeline.t, [gauge("loop_lag", "event-loop lag, longest", css("--health"), SOLID, lag)], plainAxis("lag", lag), fromZero));
   }
   draw("chart-members", 230, () => overTime(timeline.t, Object.entries(timeline.members).map(([name, values], index) => {
     const colour = css("--op-" + (1 + index % 7));

@@ -116,7 +116,7 @@ def _thresholds(entries: Sequence[dict[str, Any]], unit: str) -> str:
             + figures.measured(entry["allowed"], entry["limit"], entry.get("unit", "")),
             figures.measured(entry["worst"], entry["limit"], entry.get("unit", "")),
             figures.number(entry["size"]),
-            "; ".join(filter(None, (_result(entry), entry.get("probes")))),
+            _result(entry),
         ]
         for entry in entries[:MOST_LINES]
     ]
@@ -126,8 +126,11 @@ def _thresholds(entries: Sequence[dict[str, Any]], unit: str) -> str:
 
 def _result(entry: dict[str, Any]) -> str:
     """Say whether a threshold was met; in a search, up to its answer, because larger loads are meant to miss it."""
-    if entry.get("probes"):
-        return _MARKS[entry["met"]] + (" up to the limit" if entry["met"] else "")
+    probes = entry.get("probes")
+    if probes and entry["met"] is None:
+        return f"{_MARKS[None]}; {probes}".replace("; not judged ", " ")
+    if probes:
+        return f"{_MARKS[entry['met']]}{' up to the limit' if entry['met'] else ''}; {probes}"
     return _MARKS[entry["met"]] + (f": {entry['why']}" if entry["met"] is None and entry["why"] else "")
 
 

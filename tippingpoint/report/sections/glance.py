@@ -96,8 +96,10 @@ def _none_held(analysis: Analysis) -> dict[str, str]:
     run = analysis.run
     if not run.stages:
         return _tile("Passes", "not known", "no stage was started")
-    smallest = show_amount(min(stage.size for stage in run.stages), run.manifest.load_unit)
-    if analysis.verdict.outcome == "withheld":
+    least = min(stage.size for stage in run.stages)
+    smallest = show_amount(least, run.manifest.load_unit)
+    missed = any(check.met is False and check.size == least for check in analysis.verdict.checks)
+    if analysis.verdict.outcome == "withheld" or (not missed and least in analysis.findings.loads_held):
         return _tile("Passes", "not known", f"not even {smallest} could be judged")
     return _tile("Passes", "no load tried", f"not even {smallest}")
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tippingpoint.play.event_words import event_words, known_words
+from tippingpoint.play.progress import known_words
 from tippingpoint.play.watcher import SearchSoFar
+from tippingpoint.rundir.event_words import event_words
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,11 @@
-"""Puts a run's events into words, for the terminal."""
+"""Puts a run's events into words, for terminals and reports."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tippingpoint.conduct.recovery_messages import RECOVERING
-from tippingpoint.play.watcher import SearchSoFar
 from tippingpoint.rundir.clock import EVENT as CLOCK
 from tippingpoint.rundir.figure_values import EVENT as FIGURE
 from tippingpoint.rundir.probe_events import EVENT as PROBE
@@ -17,12 +16,6 @@ from tippingpoint.util.text import show_size
 
 Fields = Mapping[str, Any]
 
-DETAILS = frozenset({CLOCK, FIGURE, TAKEN, NOT_TAKEN, "share", "began-late", "member-started"})
-"""Events that only `--verbose` shows: they are in the report, and nobody has to act on them."""
-NEEDS_ACTION = frozenset({"left-behind", "journal-lost", "model-gone", "worker-cut", "room-unknown"})
-"""Events that `--quiet` shows too."""
-SHOWN_OTHERWISE = frozenset({"interrupted"})
-"""Events that the person watching already knows about."""
 _ENDS = {
     "resolution": "the interval is as narrow as requested",
     "within": "its time is over",
@@ -40,7 +33,8 @@ def event_words(event: str, fields: Fields) -> str:
     """Describe an event in one line."""
     words = _WORDS.get(event)
     if words is not None:
-        return words(fields)
+        with contextlib.suppress(KeyError, TypeError):  # a damaged field, which reports survive
+            return words(fields)
     shown = ", ".join(
         f"{key.replace('_', ' ')} {show_value(value)}"
         for key, value in fields.items()
@@ -50,15 +44,8 @@ def event_words(event: str, fields: Fields) -> str:
     return f"{name}: {shown}" if shown else name
 
 
-def known_words(known: SearchSoFar) -> str:
-    """Say what a search knows so far: 3,200 passed, 4,600 failed; the limit is between 3,100 and 4,500 with 95 %."""
-    told = [f"{show_size(known.held)} passed"] if known.held is not None else []
-    told += [f"{show_size(known.broke)} failed"] if known.broke is not None else []
-    words = ", ".join(told) or "nothing yet"
-    return words if known.interval is None else f"{words}; the limit is {_between(*known.interval)} with 95 %"
-
-
-def _between(low: float, high: float | None) -> str:
+def between(low: float, high: float | None) -> str:
+    """Return the words for an interval of loads."""
     if high is None:
         return f"at least {show_size(low)}"
     return f"between {show_size(low)} and {show_size(high)}" if low > 0 else f"at most {show_size(high)}"
@@ -72,8 +59,8 @@ def _found(fields: Fields) -> str:
     ended = _ENDS.get(fields["ended"], fields["ended"])
     if fields.get("limit") is None:
         return f"the search is over: {ended}"
-    between = _between(fields.get("low") or 0.0, fields.get("high"))
-    return f"the search is over: the limit is {between} with 95 %, and {ended}"
+    interval = between(fields.get("low") or 0.0, fields.get("high"))
+    return f"the search is over: the limit is {interval} with 95 %, and {ended}"
 
 
 def _fault(fields: Fields) -> str:
@@ -138,7 +125,7 @@ def _evicted(fields: Fields) -> str:
 _WORDS: Mapping[str, Callable[[Fields], str]] = {
     PROBE: _probe,
     FOUND: _found,
-    RECOVERING: _recovering,
+    "recovering": _recovering,
     FIGURE: _figure,
     CLOCK: lambda fields: f"the wall clock is {show_number(fields['ahead'])} s ahead of where it was",
     TAKEN: lambda fields: (
