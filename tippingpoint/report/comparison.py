@@ -259,10 +259,12 @@ def _day(run: RunData) -> str:
 def _caveats(analysis: Analysis) -> list[str]:
     """Return the remarks that limit how far a run's figures can be trusted."""
     run, verdict = analysis.run, analysis.verdict
-    lines = [verdict.sentence] if verdict.outcome in ("withheld", "failed") else []
+    said = verdict.sentence if verdict.outcome in ("withheld", "failed") else ""
+    lines = list(verdict.reasons)
     if run.manifest.status not in ("complete", "failed"):
-        lines.append(f"{run.manifest.status}: {run.manifest.reason}".removesuffix(": "))
-    return list(dict.fromkeys([*lines, *verdict.reasons, *build_cautions(analysis)]))
+        lines.insert(0, f"{run.manifest.status}: {run.manifest.reason}".removesuffix(": "))
+    lines = [*([said] if said else []), *(line for line in lines if line not in said)]
+    return list(dict.fromkeys([*lines, *build_cautions(analysis)]))
 
 
 def _place(operation: str) -> tuple[int, str]:

@@ -207,7 +207,9 @@ def _effort(answer: Answer, probes: Sequence[ProbeEvent], seconds: float) -> str
     }.get(answer.ended, "")
     if answer.limit is not None:
         return f"Found {by}{early}."
-    return f"Tried {by}{early if answer.ended in ('unjudged', 'foreign') else ''}."
+    if answer.ended in ("unjudged", "foreign") and (answer.low or isfinite(answer.high)):
+        return f"Tried {by}{early}."
+    return f"Tried {by}."  # why no load could be judged is said already
 
 
 def _foreign_words(probes: Sequence[ProbeEvent]) -> str:

@@ -41,7 +41,7 @@ def render_run(document: dict[str, Any]) -> str:
         plain(document["tipping"]["sentence"]),
         *(plain(cause["sentence"]) for cause in document["causes"]),
         plain(document["resources"]["sentence"]) if document["resources"] else "",
-        bullets(verdict["reasons"]),
+        bullets([reason for reason in verdict["reasons"] if reason not in verdict["sentence"]]),
         _cautions(document["cautions"]),
         " · ".join(part for part in what if part) + f" · run `{plain(run['id']).replace('`', '')}`",
         _thresholds(document["thresholds"], unit),

@@ -35,13 +35,18 @@ def render_report(document: Document, totals: Sequence[Totals], width: int) -> l
         [
             _title(document),
             _answers(document),
-            _list("Beware", [*document["verdict"]["reasons"], *document["cautions"]]),
+            _list("Beware", [*_further(document["verdict"]), *document["cautions"]]),
             _stages(document, width),
             _operations(document, totals, width),
             _list("Cost of one operation", _costs(document)),
             _list("Notes", document["notes"]),
         ]
     )
+
+
+def _further(verdict: dict[str, Any]) -> list[str]:
+    """Return the reasons that the verdict's sentence does not contain."""
+    return [reason for reason in verdict["reasons"] if reason not in verdict["sentence"]]
 
 
 def _title(document: Document) -> list[Text]:
@@ -65,6 +70,8 @@ def _answers(document: Document) -> list[Text]:
     colour = _COLOURS[verdict["outcome"]]
     if colon and len(first) < 20:
         said = Text(f"{first}{colon}", style=f"bold {colour}").append(rest, style="not bold default")
+    elif verdict["outcome"] == "met" and not verdict["checks"]:
+        said = Text(verdict["sentence"])
     else:
         said = Text(f"{verdict['outcome'].capitalize()}: ", style=f"bold {colour}")
         said.append(verdict["sentence"], style="not bold default")
