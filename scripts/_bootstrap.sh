@@ -183,7 +183,7 @@ need_tofu() {
     work=$(mktemp -d "$cache/tofu.XXXXXX")
     (
         export CGO_ENABLED=0 GOCACHE=$work/cache GOPATH=$work/go GOFLAGS="-mod=mod -modcacherw" GOTOOLCHAIN=local \
-            GOWORK=off GOSUMDB=sum.golang.org GONOSUMDB='' GOPRIVATE=''
+            GOWORK=off
         cd "$work" &&
             go mod init tofu &&
             go mod edit -replace="github.com/hashicorp/hcl/v2@v2.20.1=github.com/opentofu/hcl/v2@$hcl" &&
