@@ -1,7 +1,7 @@
 """The simulator's control socket: a lab's requests (see control.py), and faults that only a simulator can do.
 
 Each request is one line of JSON, and so is the answer, over a unix socket of mode 0600. Beside kill, stop, continue,
-start, members and places there are:
+start, members, places, slow-disk and free-disk there are:
 
     {"do": "reset", "share": 0.1}                    reset that share of the connections (each by its own chance)
     {"do": "mute", "share": 0.1}                     half open: never answered, never closed
@@ -26,6 +26,7 @@ from typing import Any, cast
 
 from lab.control import LabError, Member, answer_line
 from lab.juju.controller import Controller
+from lab.juju.disk import WRITES_PER_S
 from lab.juju.model import Model
 from lab.juju.ratelimit import Bucket
 from lab.juju.server import Channel, Server, some
@@ -48,6 +49,8 @@ class Control:
             "stop": self._stop,
             "continue": self._continue,
             "start": self._start,
+            "slow-disk": self._slow_disk,
+            "free-disk": self._free_disk,
             "members": self._members,
             "places": self._where,
             "reset": self._reset,
@@ -126,6 +129,15 @@ class Control:
         except OSError as problem:
             raise LabError(f"{server.name}: {problem.strerror}", "its address to be free") from None
         self._set_quorum()
+
+    def _slow_disk(self, fields: dict[str, Any]) -> None:
+        often = fields.get("writes_per_s", WRITES_PER_S)
+        if not isinstance(often, int | float) or often <= 0:
+            raise LabError(f"writes_per_s: {often!r}", "a number more than 0")
+        self._controller.disks.slow(self._server(fields.get("member")).name, often)
+
+    def _free_disk(self, fields: dict[str, Any]) -> None:
+        self._controller.disks.free(self._server(fields.get("member")).name)
 
     def _set_quorum(self) -> None:
         self._controller.store.quorum(self.leader() is not None)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from lab.juju.accounts import User
+from lab.juju.disk import Disks
 from lab.juju.facades import CONTROLLER_FACADES, MODEL_FACADES, Versions
 from lab.juju.leases import Leases, next_round_in
 from lab.juju.methods import METHODS, Handler
@@ -68,6 +69,7 @@ class Controller:
         self.loop = loop
         self.models: dict[str, Model] = {}
         self._leases: list[Leases] = []
+        self.disks = Disks(len(setup.addresses), loop)
         self.store = Store(PROFILES[setup.profile], setup.scale, self.leases_held, loop)
         self.limits: dict[str, Bucket | None] = {}
         self.redirects: dict[str, str] = {}

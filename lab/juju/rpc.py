@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import orjson
@@ -157,11 +158,23 @@ class Session:
                 handler = self._before_facades(facade, version, name)
             elif entity is not None and WHO[facade] and entity.kind not in WHO[facade]:
                 raise permission_denied()
-            response = handler(Call(self, number, thing, params))
+        except Refused as refusal:
+            self.refuse(number, refusal)
+            return
+        call = Call(self, number, thing, params)
+        if self.controller.disks.delay(name):
+            self.controller.disks.when_written(partial(self._handle, handler, call, f"{facade}.{name}"))
+        else:
+            self._handle(handler, call, f"{facade}.{name}")
+
+    def _handle(self, handler: Handler, call: Call, name: str) -> None:
+        number = call.number
+        try:
+            response = handler(call)
         except Refused as refusal:
             self.refuse(number, refusal)
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
-            self.refuse(number, Refused(f"json: cannot unmarshal params of {facade}.{name}: {problem!r}"))
+            self.refuse(number, Refused(f"json: cannot unmarshal params of {name}: {problem!r}"))
         else:
             if response is not None:
                 self.reply(number, response)

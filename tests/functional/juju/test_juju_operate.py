@@ -313,6 +313,31 @@ def test_work_goes_on_after_a_restart_of_the_controller() -> None:
         run(test(lab))
 
 
+@pytest.mark.skipif(REAL is not None, reason="needs a server whose disk can be slow")
+def test_work_goes_on_while_the_database_is_slow() -> None:
+    """Given units and operators at work, when the controller's disk is slow, then all they do still succeeds."""
+
+    async def test(lab: JujuLab) -> None:
+        async with scene(user_of(lab), [{**SMALL, "statuses": 5, "changes": 2, "secrets": 1}]) as here:
+            await here.run(1)
+            await asyncio.to_thread(lab.ask, {"do": "slow-disk", "member": "s1"})
+            for number in range(2):
+                before = Counter(here.counts)
+                work = ("relation-change", "secret-change", "juju-status")
+                await here.until(
+                    lambda before=before, work=work: all(
+                        here.counts[f"{name}.ok"] >= before[f"{name}.ok"] + 5 for name in work
+                    )
+                )
+                if not number:
+                    await asyncio.to_thread(lab.ask, {"do": "free-disk", "member": "s1"})
+            await here.end()
+            assert not here.errors, here.messages
+
+    with JujuLab() as lab:
+        run(test(lab))
+
+
 @pytest.mark.skipif(REAL is not None, reason="destroys a model under its users")
 def test_a_model_that_somebody_destroyed_is_made_again_for_the_next_stage() -> None:
     """Given a model that is destroyed while its units work, when the next stage begins, then it is there again."""

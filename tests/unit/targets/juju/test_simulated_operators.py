@@ -124,6 +124,29 @@ def test_an_exposed_application_is_shown_so(model: Population) -> None:
     assert model.status()["applications"]["a"]["exposed"] is False
 
 
+def test_what_is_written_waits_for_a_slow_disk(model: Population) -> None:
+    """Given a server whose disk is slow, when something is changed, then reads go on, and the change comes later."""
+
+    def exposed() -> bool:
+        return model.status()["applications"]["a"]["exposed"]
+
+    model.lab.ask({"do": "slow-disk", "member": "s1", "writes_per_s": 1e-6})
+    other = model.connect(model.lab.user, model.lab.password, model.uuid)
+    number = other.send(
+        {"type": "Application", "version": 22, "request": "Expose", "params": {"application": "a"}}
+    )
+    model.ask(other, "Client.FullStatus", patterns=[])
+    before = exposed()
+    model.lab.ask({"do": "free-disk", "member": "s1"})
+
+    assert before is False
+    assert other.reply(number)["response"] == {}
+    assert exposed() is True
+    model.ask(model.admin, "Application.Unexpose", application="a", **{"exposed-endpoints": []})
+    with pytest.raises(LabError, match="writes_per_s: 0: expected a number more than 0"):
+        model.lab.ask({"do": "slow-disk", "member": "s1", "writes_per_s": 0})
+
+
 def test_a_relation_is_in_the_status_until_it_is_removed(model: Population) -> None:
     before = model.status()
     model.ask(model.admin, "Application.DestroyRelation", endpoints=["a:link", "b:link-from"])
