@@ -39,6 +39,6 @@ def _share_in(run: RunData, stage: StageResult) -> tuple[int, int] | None:
 
 
 def leases_of(run: RunData, plan: Plan | None, stage: StageResult) -> tuple[float, float] | None:
-    """Return how many leases a stage of the claim workload holds, and the seconds between two extensions of each."""
+    """Return how many leases a stage of the claim workload holds, and the seconds between two renewals of each."""
     asked = asked_of(run, plan, stage)
     return plan.leases(asked) if plan is not None and asked is not None else None

@@ -95,7 +95,7 @@ def _facts(plan: Plan) -> Iterator[tuple[str, str]]:
         (
             f"{', '.join(watched)} (with --prometheus)"
             if watched
-            else "no metrics: no threshold of the plan is on a Prometheus metric"
+            else "no figures: no threshold of the plan is on a figure of Prometheus"
         ),
     )
 

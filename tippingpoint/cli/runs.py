@@ -34,7 +34,7 @@ def do(options: argparse.Namespace) -> int:
     newest = ids[-_NEWEST:]
     followed = track(newest, "reading runs", console=console, transient=True, disable=not console.is_terminal)
     print_table(
-        ("run", "target", "began", "verdict", "tips between"), [_row(directory / name) for name in followed]
+        ("run", "target", "began", "verdict", "tips at"), [_row(directory / name) for name in followed]
     )
     if len(ids) > len(newest):
         print(f"and {len(ids) - len(newest)} older ones")
@@ -58,5 +58,5 @@ def _row(directory: Path) -> tuple[str, ...]:
     point, tips = analysis.tipping.point, "–"
     if point is not None:
         first = amount(point.first_beyond, manifest.load_unit)
-        tips = first if point.last_held is None else f"{show_size(point.last_held)} and {first}"
+        tips = first if point.last_held is None else f"{show_size(point.last_held)} to {first}"
     return directory.name, target, began, analysis.verdict.label, tips

@@ -1,4 +1,4 @@
-"""Compares what one operation costs the targets of several runs, such as CPU time for each extension."""
+"""Compares what one operation costs the targets of several runs, such as CPU time for each renewal."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ class UnitProgress(BaseModel):
     """How many leases or things make up this unit's share of the load; `what` names the kind."""
     held: Number
     rate: Figure = 0.0
-    """Per second: things made or removed, or claims and extensions."""
+    """Per second: things made or removed, or claims and renewals."""
     p50_ms: Figure | None = None
     p99_ms: Figure | None = None
     errors: Number = 0

@@ -360,7 +360,7 @@ class BasePlan(Section, frozen=True):
         return self.load_of(self.stages[stage - 1], load)
 
     def leases(self, stage: BaseStage) -> tuple[int, float] | None:
-        """Return how many leases a stage of such a plan holds, and the seconds between two extensions of each; None
+        """Return how many leases a stage of such a plan holds, and the seconds between two renewals of each; None
         for a plan without leases."""
         return None
 

@@ -20,12 +20,12 @@ CLAIM_OPERATIONS = ("connect", "claim", "extend", "release-claim", "visible")
 """The operations of the claim workload.
 
 `connect` is timed only where every unit has its own connection, `release-claim` only where a stage has `claims`, and
-`visible` only where members answer reads for themselves: it times a sample of extensions until all members show them.
+`visible` only where members answer reads for themselves: it times a sample of renewals until all members show them.
 """
 
 Leases = Annotated[int, Field(le=MAX_LEASES, strict=True, json_schema_extra=in_units("leases"))]
 LEAST_RENEW_TIME = 0.01
-"""The minimum seconds between two extensions of a lease."""
+"""The minimum seconds between two renewals of a lease."""
 
 
 class ClaimWorkload(Section, frozen=True):
@@ -73,7 +73,7 @@ class Stage(BaseStage, frozen=True):
     )
     renewals: Annotated[PerSecond, Field(json_schema_extra=in_units("renewals per second"))] | None = Field(
         default=None,
-        description="How many extensions are due per second in all. With `leases`, each of these is extended more or "
+        description="How many renewals are due per second in all. With `leases`, each of these is renewed more or "
         "less often than `workload.renew_time` says.",
     )
     claims: Annotated[PerSecond, Field(json_schema_extra=in_units("claims per second"))] | None = Field(
@@ -93,7 +93,7 @@ class Stage(BaseStage, frozen=True):
         return ceil(self.renewals * renew_time) if self.renewals is not None else 0
 
     def renewed_every(self, renew_time: float) -> float:
-        """Return the seconds between two extensions of a lease; `renew_time` is the workload's."""
+        """Return the seconds between two renewals of a lease; `renew_time` is the workload's."""
         held = self.held(renew_time)
         return held / self.renewals if self.renewals is not None and held else renew_time
 
@@ -207,7 +207,7 @@ class ClaimPlan(BaseSearchPlan, frozen=True):
         return as_amount(getattr(stage, load) or 0)
 
     def leases(self, stage: BaseStage) -> tuple[int, float]:
-        """Return how many leases a stage holds, and the seconds between two extensions of each."""
+        """Return how many leases a stage holds, and the seconds between two renewals of each."""
         assert isinstance(stage, Stage)
         renew_time = self.workload.renew_time
         return stage.held(renew_time), stage.renewed_every(renew_time)
@@ -296,7 +296,7 @@ class ClaimPlan(BaseSearchPlan, frozen=True):
         if self.find is not None and renews and self.find.hold < self.workload.renew_time:
             raise ValueError(
                 f"find.hold: {format_duration(self.find.hold)}: expected at least workload.renew_time "
-                f"({format_duration(self.workload.renew_time)}), or no extension is measured"
+                f"({format_duration(self.workload.renew_time)}), or no renewal is measured"
             )
         check_fault_times(self.faults, [stage.hold for stage in self.stages])
         self.target.check(self)

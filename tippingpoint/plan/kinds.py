@@ -49,7 +49,7 @@ class TargetSection(Section, frozen=True):
     own_connections: ClassVar[bool] = False
     """Whether every unit that claims has its own connection, so that `connect` is timed."""
     read_back: ClassVar[bool] = False
-    """Whether extensions of leases are read back from all members, so that `visible` is timed."""
+    """Whether renewals of leases are read back from all members, so that `visible` is timed."""
     releases: ClassVar[bool] = True
     """Whether a call releases a lease, so that leases can be claimed and released at a rate."""
     steady_leader: ClassVar[str] = ""

@@ -114,7 +114,7 @@ class Headline(RunnerEvents):
 
     @property
     def rate(self) -> float:
-        """The rate per second: of things made or removed, or of claims and extensions that succeeded."""
+        """The rate per second: of things made or removed, or of claims and renewals that succeeded."""
         if self.workload not in ("claim", "store", "operate"):
             return sum(
                 sum(made for made, _ in ticks) / sum(seconds for _, seconds in ticks)

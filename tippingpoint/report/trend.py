@@ -78,7 +78,7 @@ def _sentence(trend: Trend) -> str:
         else ""
     )
     runs = sum(len(history.runs) for history in trend.histories if history.enough)
-    return f"No figure got worse and stayed so in the course of {runs} runs.{accepted}"
+    return f"No figure got worse for good over {runs} runs.{accepted}"
 
 
 def _words(history: History, told: FigureChange) -> str:
@@ -89,10 +89,10 @@ def _words(history: History, told: FigureChange) -> str:
     if change.latest > change.earliest:
         span = f"from {history.names[change.earliest]} to {history.names[change.latest]}"
         where = f"over many runs, {span}" if change.drifts else f"with a run {span}"
-    why = f", where this changed too: {'; '.join(told.with_it)}" if told.with_it else ""
+    why = f"; this changed too: {'; '.join(told.with_it)}" if told.with_it else ""
     if told.before is not None and told.after is not None:
         after, before = (reach.said(history.unit, several=True) for reach in (told.after, told.before))
-        return f"{_what(history, told.figure)} {rose} {where}{why}: runs {after}; earlier ones {before}."
+        return f"{_what(history, told.figure)} {rose} {where}{why}: since then, runs {after}; before, they {before}."
     span = f"95 %: {times(change.low)} to {times(change.high)}"
     return f"{_what(history, told.figure)} {rose} to {times(change.ratio)} ({span}) {where}{why}."
 

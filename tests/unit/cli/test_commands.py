@@ -49,7 +49,7 @@ def test_runs_are_listed_with_their_verdicts(tmp_path: Path, capsys: pytest.Capt
     # then the oldest comes first, and each says what is known of it
     assert head.split("  ")[0] == "run"
     assert ramp.split()[0] == "20261120-080000-etcd-v2"
-    assert ramp.split()[-5:] == ["missed", "20", "and", "40", "leases"]
+    assert ramp.split()[-5:] == ["missed", "20", "to", "40", "leases"]
     assert search.split()[0] == "20261121-080000-etcd-search"
     assert "cannot be read" in last
 

@@ -1,7 +1,7 @@
 """Leases by etcd's v3 API: granted, kept alive and watched over a few HTTP/2 connections.
 
 A claim is a LeaseGrant, then a transaction that puts the key if it is absent. Each connection has one stream
-for all LeaseKeepAlive requests (extensions) and one Watch stream for all units that wait for a release. A unit
+for all LeaseKeepAlive requests (renewals) and one Watch stream for all units that wait for a release. A unit
 costs dictionary entries, not a task.
 """
 

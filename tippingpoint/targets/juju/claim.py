@@ -57,7 +57,7 @@ _PROBE_SECONDS = 5.0
 
 
 class _Leases(ABC):
-    """Common part of both identities: claims, extensions and waits, each on the unit's own connection."""
+    """Common part of both identities: claims, renewals and waits, each on the unit's own connection."""
 
     def __init__(self, addresses: Sequence[str], ca: str, model: str, prefix: str, claim_time: float) -> None:
         self._loop = asyncio.get_running_loop()

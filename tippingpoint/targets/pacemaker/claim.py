@@ -3,7 +3,7 @@
 Pacemaker expires neither tickets nor properties. A holder treats one as a lease, as booth does: it writes a new
 stamp at each renew time.
 
-A claim and an extension are conditional changes: their XPath matches the lease only in its expected state. All
+A claim and a renewal are conditional changes: their XPath matches the lease only in its expected state. All
 contenders of a lease are in one worker, and lease numbers are never used twice. So the first claim of a number may
 make the lease.
 
@@ -243,7 +243,7 @@ class CibLeases:
             self._happened("undone", told)
 
     async def _judge(self, holding: Holding, link: Link, future: Future[bool]) -> None:
-        """End an extension that matched nothing: was the last one undone, or did a node answer from an old copy?
+        """End a renewal that matched nothing: was the last one undone, or did a node answer from an old copy?
 
         A node that comes back answers before it has the cluster's CIB.
         """

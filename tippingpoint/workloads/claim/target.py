@@ -82,7 +82,7 @@ class Visible(Protocol):
     """An extension for a target whose members answer reads on their own, perhaps with old values."""
 
     def seen(self, holding: Holding) -> Future[None]:
-        """Read a lease from all members until each shows its last acknowledged extension, or a later one.
+        """Read a lease from all members until each shows its last acknowledged renewal, or a later one.
 
         Members that are down, or have no quorum, are not waited for. The future ends like those of ClaimTarget.
         """

@@ -4,8 +4,8 @@ A unit behaves as in the published lease test. It claims; when granted, it exten
 for the release and claims again. A lease that could not be extended in time is lost, and claimed again. If units have
 connections of their own, each connects first, and reconnects when it has lost its connection.
 
-The load is an open loop: extensions are due at fixed moments after a claim. Response time counts from these, even if
-the unit's previous operation is late. A failed extension is retried sooner, and the schedule begins anew from there. In
+The load is an open loop: renewals are due at fixed moments after a claim. Response time counts from these, even if
+the unit's previous operation is late. A failed renewal is retried sooner, and the schedule begins anew from there. In
 addition, other leases may be claimed at a rate, and released a moment later (churn.py). This module knows no target.
 """
 
@@ -59,9 +59,9 @@ SILENT = 1.0
 """Seconds without an answer, while some were due, after which the target's silence is an event."""
 _SERVED = ("claim", "extend")
 LOOK_EVERY = 0.1
-"""The fewest seconds between two extensions of a worker that are read back: a sample, which costs the target little."""
+"""The fewest seconds between two renewals of a worker that are read back: a sample, which costs the target little."""
 LOOKS_AT_ONCE = 8
-"""The most extensions that a worker reads back at once. A slow target would otherwise get ever more reads."""
+"""The most renewals that a worker reads back at once. A slow target would otherwise get ever more reads."""
 _RELEASES_AT_ONCE = 256
 _STILL_WAITING = 1.0
 """Seconds between two progress messages about a wait."""
@@ -98,15 +98,15 @@ class Unit:
         self.claimed = 0.0
         """When the lease was claimed; `held_for` of a loss counts from it."""
         self.held = 0.0
-        """When the last successful claim or extension was sent: the lease lasts at least claim_time from then."""
+        """When the last successful claim or renewal was sent: the lease lasts at least claim_time from then."""
         self.ready = 0.0
         """When the previous operation ended: a delay before it is the target's, after it the generator's."""
         self.own = 0.0
         """How many seconds earlier that operation would have ended without the generator's own delay."""
         self.due = 0.0
-        """When the next extension is due; a moment that was scheduled earlier no longer counts."""
+        """When the next renewal is due; a moment that was scheduled earlier no longer counts."""
         self.overdue: float | None = None
-        """When an extension that waits for the unit to reconnect was due."""
+        """When a renewal that waits for the unit to reconnect was due."""
         self.failures = 0
         self.claiming = False
         """Whether a claim is in flight or due: there is never a second one."""
@@ -129,10 +129,10 @@ class ClaimLoad:
         self._connections = target if isinstance(target, OwnConnections) else None
         self._visible = target if isinstance(target, Visible) else None
         self._answered = float("-inf")
-        """When the target last answered a claim or an extension."""
+        """When the target last answered a claim or a renewal."""
         self._looking = 0
         self._looked = float("-inf")
-        """When an extension was last read back."""
+        """When a renewal was last read back."""
         self._schedule = schedule
         self._loop = asyncio.get_running_loop()
         self._calls: Calls[Unit] = Calls(
@@ -145,7 +145,7 @@ class ClaimLoad:
         self._connected = 0
         self._stopped = False
         self._asked = float("-inf")
-        """When a claim or an extension was last sent, on the monotonic clock: any lease that it obtained ends one claim
+        """When a claim or a renewal was last sent, on the monotonic clock: any lease that it obtained ends one claim
         time later."""
         self.errors = self._calls.errors
         """Failures by (operation, outcome, message) since the worker last took them."""
@@ -155,7 +155,7 @@ class ClaimLoad:
         """What the target noticed, such as changes of its leader, since the worker last took them."""
         self._following: asyncio.Task[None] | None = None
         self._renew_time = workload.renew_time
-        """Seconds between two extensions of a lease, in the present stage."""
+        """Seconds between two renewals of a lease, in the present stage."""
         self._churn = Turns(schedule, self._claim_briefly)
         self._brief: set[Unit] = set()
         """Units that hold a lease for a moment."""
@@ -248,7 +248,7 @@ class ClaimLoad:
             self._schedule.at(moment, partial(begin, unit))
 
     def _renew_every(self, seconds: float) -> None:
-        """Extend each lease that often from now on. Extensions that are already scheduled become due sooner or later in
+        """Extend each lease that often from now on. Renewals that are already scheduled become due sooner or later in
         proportion, so that they stay spread as they were."""
         before, self._renew_time = self._renew_time, seconds
         if seconds == before:
@@ -387,7 +387,7 @@ class ClaimLoad:
             self._calls.end(call, "timeout", now, f"{said} when the load ended")
 
     def _count_overdue(self, older_than: float = 0.0, *, goes_on: bool = False) -> None:
-        """Count extensions that waited for a connection as timed out at their age; they continue to wait if the load
+        """Count renewals that waited for a connection as timed out at their age; they continue to wait if the load
         `goes_on`."""
         when = "was judged" if goes_on else "ended"
         now = timing.monotonic()
@@ -665,7 +665,7 @@ class ClaimLoad:
             self._happened("silence", {"seconds": round(seconds, 3)})
 
     def _look(self, unit: Unit, due: float, now: float) -> None:
-        """Read an extension back until all members show it, with the time counted from when the extension was due.
+        """Read a renewal back until all members show it, with the time counted from when the renewal was due.
 
         Only a sample is read back.
         """
@@ -711,7 +711,7 @@ class ClaimLoad:
         self._waiting += 1 if waiting else -1
 
     def _backoff(self, unit: Unit) -> float:
-        """Return the seconds until a failed operation is retried, at most the time between two extensions."""
+        """Return the seconds until a failed operation is retried, at most the time between two renewals."""
         unit.failures += 1
         return backoff(unit.failures, longest=max(self._renew_time, 0.01))
 

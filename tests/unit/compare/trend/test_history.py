@@ -67,7 +67,7 @@ def test_the_sentence_names_figure_run_and_release(regressed: Path) -> None:
     told = json.loads(write_trend(read(regressed), "json"))
     assert told["outcome"] == "worse"
     assert told["sentence"].startswith("extend p")
-    assert "where this changed too: release: 3.4.9 / 3.4.23" in told["sentence"]
+    assert "; this changed too: release: 3.4.9 / 3.4.23" in told["sentence"]
     assert "more figures got worse" in told["sentence"]
 
 
@@ -235,7 +235,7 @@ def test_a_tipping_point_that_falls_below_what_was_held_is_told_without_a_ratio(
     assert (change["ratio"], change["low"], change["high"]) == (None, None, None)
     assert change["words"].startswith("The tipping point fell with ")
     assert change["words"].endswith(
-        ": runs tip at 200 to 400 leases; earlier ones passed 800 leases, the largest tried."
+        ": since then, runs tip at 200 to 400 leases; before, they passed 800 leases, the largest tried."
     )
     for form in ("md", "html"):
         assert "passed 800 leases, the largest tried" in write_trend(trend, form)  # type: ignore[arg-type]
