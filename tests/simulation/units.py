@@ -116,9 +116,10 @@ class Unit:
     # -- its agent -----------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start the agent, as systemd does: one that runs goes on."""
+        """Start the agent, as systemd does: one that runs goes on, and what is left of a dead one is killed first."""
         if self._life is not None and not self._life.dead:
             return
+        self._kill_workers()
         self._life = Life(self.name)
         self._context = context_of(self._life, self.machine)
         self._agent = self._context.run(Agent, self.state, self._wake_file, self.name, self.workers.start)
@@ -134,6 +135,9 @@ class Unit:
     def reboot(self) -> None:
         """Kill everything on the machine."""
         self.kill()
+        self._kill_workers()
+
+    def _kill_workers(self) -> None:
         for worker in self.workers.started:
             if worker.returncode is None:
                 worker.kill()
