@@ -6,6 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -24,6 +25,8 @@ from tests.simulation.runs import Ended, Played
 from tests.simulation.simulated.service import LIES_OF_KEYS
 from tests.simulation.together import PlayedTogether
 from tippingpoint.analysis.analyse import Analysis, analyse
+from tippingpoint.analysis.latency import costs
+from tippingpoint.plan.claim import CLAIM_OPERATIONS
 from tippingpoint.report import render_report
 from tippingpoint.report.document import build_document
 from tippingpoint.rundir.event_shapes import is_sound
@@ -231,21 +234,27 @@ def _ask_of_figures(played: Played, analysis: Analysis) -> None:
 
 
 def _ask_of_costs(drawn: Drawn, analysis: Analysis) -> None:
-    """Where more calls timed out than a threshold lets be slow, its percentile is a timeout at least."""
+    """Each call that timed out is among those whose time is judged. Where more did than a threshold lets be slow, its
+    percentile is a timeout at least."""
+    for stage in analysis.run.stages:
+        for operation in CLAIM_OPERATIONS:
+            waited = stage.count(operation) + stage.count(operation, "timeout")
+            judged = costs(stage, operation).total
+            assert judged >= waited, f"stage {stage.number} judges {judged} of {waited} of {operation}"
     timeout = seconds_of(drawn.plan["workload"].get("timeout", "1s"))
     stages = {stage.number: stage for stage in analysis.run.stages}
     for check in analysis.verdict.checks:
         stage = stages.get(check.stage or 0)
         if check.percentile is None or check.observed is None or stage is None or stage.kind == "find":
             continue
-        # A storm gives up what is in flight: it counts at its age, which may be less than the timeout.
+        # A storm, and the end of a run, give up what is in flight: it counts at its age, which may be less.
+        over = min((other.begin for other in analysis.run.stages if other.begin > stage.begin), default=inf)
         given_up = sum(
             count_of(event)
             for event in analysis.run.events
             if event["event"] == "error"
             and (event.get("operation"), event.get("error")) == (check.operation, _GIVEN_UP)
-            and stage.kind == "storm"
-            and stage.begin <= event["t"] <= stage.begin + 1.5
+            and stage.begin <= event["t"] <= over
         )
         late, served = stage.count(check.operation, "timeout") - given_up, stage.count(check.operation)
         if "after" in drawn.plan:  # what has no answer when a load is judged counts at its age
