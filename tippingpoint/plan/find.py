@@ -67,6 +67,24 @@ class Find(Section, frozen=True):
         return self
 
 
+class FindBesideOthers(Find, frozen=True):
+    """A search for one of several loads, beside fixed amounts of the others: each has a field of its name."""
+
+    loads: ClassVar[tuple[str, ...]]
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """The amounts that are given, by load."""
+        return {name: given for name in self.loads if (given := getattr(self, name)) is not None}
+
+    @model_validator(mode="after")
+    def _searched(self) -> Self:
+        given = self.fixed.get(self.load)
+        if given is not None:
+            raise ValueError(f"{self.load}: {as_amount(given)}: expected none, as find looks for it")
+        return self
+
+
 class BaseSearchPlan(BasePlan, frozen=True):
     """A plan that lists its loads as stages, or searches one."""
 

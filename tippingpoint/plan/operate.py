@@ -11,7 +11,7 @@ from tippingpoint.errors import UserError
 from tippingpoint.plan.after import After, check_after
 from tippingpoint.plan.base import MAX_STAGES, BaseStage, check_fault_times, check_operations, share_of
 from tippingpoint.plan.fields import PerSecond, Seconds, Section, as_amount, in_units
-from tippingpoint.plan.find import BaseSearchPlan, Find, check_find
+from tippingpoint.plan.find import BaseSearchPlan, FindBesideOthers, check_find
 from tippingpoint.plan.kinds import ByKind, TargetSection
 from tippingpoint.util.durations import format_duration
 
@@ -280,9 +280,10 @@ class OperateStage(BaseStage, frozen=True):
         return self
 
 
-class OperateFind(Find, frozen=True):
+class OperateFind(FindBesideOthers, frozen=True):
     """A search over one load of the operate workload, beside fixed amounts of the others."""
 
+    loads = OPERATE_LOADS
     rates = frozenset(_RATES)
 
     load: OperateLoad = Field(
@@ -303,13 +304,6 @@ class OperateFind(Find, frozen=True):
         default=10.0,
         description="The time over which the models begin to be made or changed; 0s begins with all at once.",
     )
-
-    @model_validator(mode="after")
-    def _searched(self) -> OperateFind:
-        given = getattr(self, self.load)
-        if given is not None:
-            raise ValueError(f"{self.load}: {as_amount(given)}: expected none, as find looks for it")
-        return self
 
 
 class OperatePlan(BaseSearchPlan, frozen=True):
@@ -394,8 +388,7 @@ class OperatePlan(BaseSearchPlan, frozen=True):
             like, name = self.stages[-1], self.load
         else:
             name = find.load
-            fixed = {each: given for each in OPERATE_LOADS if (given := getattr(find, each)) is not None}
-            like = OperateStage.model_construct(hold=find.hold, over=find.over, **fixed)
+            like = OperateStage.model_construct(hold=find.hold, over=find.over, **find.fixed)
         if name in _RATES:
             return like.model_copy(update={name: load or None})
         least = 0 if name in ("relations", "operators") else 1

@@ -19,7 +19,7 @@ from tippingpoint.plan.base import (
     share_of,
 )
 from tippingpoint.plan.fields import PerSecond, Seconds, Section, as_amount, in_units
-from tippingpoint.plan.find import BaseSearchPlan, Find, check_find
+from tippingpoint.plan.find import BaseSearchPlan, FindBesideOthers, check_find
 from tippingpoint.plan.kinds import ByKind, TargetSection
 from tippingpoint.util.durations import format_duration
 
@@ -168,9 +168,10 @@ _UNITS: dict[StoreLoad, str] = {
 }
 
 
-class StoreFind(Find, frozen=True):
+class StoreFind(FindBesideOthers, frozen=True):
     """A search over one load of the store workload, beside fixed amounts of the others."""
 
+    loads = STORE_LOADS
     rates = frozenset({"operations", "expiring"})
 
     load: StoreLoad = Field(
@@ -186,13 +187,6 @@ class StoreFind(Find, frozen=True):
     over: Seconds = Field(
         default=5.0, description="The time over which new watchers are spread; 0s brings all up at once."
     )
-
-    @model_validator(mode="after")
-    def _searched(self) -> StoreFind:
-        given = getattr(self, self.load)
-        if given is not None:
-            raise ValueError(f"{self.load}: {as_amount(given)}: expected none, as find looks for it")
-        return self
 
 
 class StorePlan(BaseSearchPlan, frozen=True):
@@ -265,8 +259,7 @@ class StorePlan(BaseSearchPlan, frozen=True):
             like, name = self.stages[-1], self.load
         else:
             name = find.load
-            fixed = {each: given for each in STORE_LOADS if (given := getattr(find, each)) is not None}
-            like = StoreStage.model_construct(hold=find.hold, over=find.over, **fixed)
+            like = StoreStage.model_construct(hold=find.hold, over=find.over, **find.fixed)
         if name in ("operations", "expiring"):
             return like.model_copy(update={name: load or None})
         return like.model_copy(update={name: round(load)})
