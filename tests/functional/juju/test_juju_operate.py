@@ -7,8 +7,9 @@ import asyncio
 import dataclasses
 import secrets
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from lab.juju.client import WireClient
 from lab.juju.simulator import JujuLab
 from tests.functional.juju.juju_access import REAL, run, user_of
 from tests.functional.juju.juju_runs import contents, juju_plan, make_theirs, run_on
+from tests.functional.juju.workers import Workers
 from tippingpoint.errors import OperationFailed
 from tippingpoint.plan.operate import COMMANDS, OperatePlan, timed_as
-from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.rundir.tags import DELAYED, FREED
 from tippingpoint.targets.juju.api.access import ControllerAccess, from_store
 from tippingpoint.targets.juju.api.client import ApiClient
@@ -32,8 +33,7 @@ from tippingpoint.targets.juju.hollow import list_models
 from tippingpoint.targets.juju.ledger import model_name
 from tippingpoint.targets.juju.operate import JujuOperate
 from tippingpoint.targets.juju.removal import remove_models
-from tippingpoint.workloads.load import PrepareOrder, StageOrder, untold
-from tippingpoint.workloads.schedule import Schedule
+from tippingpoint.workloads.load import untold
 
 SMALL = {"models": 2, "applications": 3, "units": 2, "relations": 2, "over": 0}
 BUSY = {**SMALL, "statuses": 20, "changes": 20, "secrets": 10, "logs": 20}
@@ -51,72 +51,20 @@ def access() -> Iterator[ControllerAccess]:
         yield user_of(lab)
 
 
-class Scene:
-    """Workers with models of their own, and what they recorded."""
+class Scene(Workers):
+    """Workers with models of their own, and how often each operation ended how, in all."""
 
     def __init__(self, access: ControllerAccess, prefix: str, plan: OperatePlan, workers: int) -> None:
+        self.counts: Counter[str] = Counter()
+        super().__init__(plan, workers, partial(JujuOperate, plan, access, prefix))
         self.access = access
         self.prefix = prefix
-        self.plan = plan
-        self.recorder = Recorder()
-        self.schedules = [Schedule(asyncio.get_running_loop()) for _ in range(workers)]
-        self.loads = [
-            JujuOperate(plan, access, prefix, str(number), self.recorder, schedule)
-            for number, schedule in enumerate(self.schedules)
-        ]
-        self.errors: Counter[tuple[str, str]] = Counter()
-        """(operation, outcome) of what the loads noted."""
-        self.messages: set[str] = set()
-        self.counts: Counter[str] = Counter()
-        """How often each operation ended how, in all."""
-        self._beaten = asyncio.Event()
-        self._beat = asyncio.get_running_loop().create_task(self._beats())
 
-    async def _beats(self) -> None:
+    def _beats_once(self) -> None:
         beside = (".service", DELAYED, FREED)
-        while True:
-            await asyncio.sleep(0.02)
-            for load in self.loads:
-                load.expire_calls()
-                for (operation, outcome, message), count in load.errors.items():
-                    self.errors[operation, outcome] += count
-                    self.messages.add(message)
-                load.errors.clear()
-            for name, histogram in self.recorder.drain().items():
-                if not name.startswith("generator.") and not name.endswith(beside):
-                    self.counts[name] += histogram.total
-            self._beaten.set()
-
-    async def begin(self, number: int, kind: str = "ramp") -> None:
-        stage = self.plan.stages[number - 1]
-        for index, load in enumerate(self.loads):
-            order = StageOrder.model_validate(
-                {
-                    "number": number,
-                    "size": stage.size,
-                    "spec": stage,
-                    "kind": kind,
-                    "over": stage.over,
-                    "share": (index, len(self.loads)),
-                    "listed": number,
-                }
-            )
-            await load.begin_stage(order)
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            self._beaten.clear()
-            await self._beaten.wait()
-
-    async def run(self, number: int, kind: str = "ramp") -> None:
-        """Begin a stage, and wait until every worker says that its share is there."""
-        await self.begin(number, kind)
-        await self.until(lambda: all(load.gauge.up for load in self.loads))
-
-    async def prepare(self, *, fresh: bool) -> None:
-        for index, load in enumerate(self.loads):
-            order = PrepareOrder(stages=self.plan.stages, share=(index, len(self.loads)), fresh=fresh)
-            await load.prepare(order, untold)
+        for name, histogram in self.recorder.drain().items():
+            if not name.startswith("generator.") and not name.endswith(beside):
+                self.counts[name] += histogram.total
 
     async def models(self) -> list[str]:
         """The names of the run's models, without what all begin with."""
@@ -125,18 +73,6 @@ class Scene:
     @property
     def held(self) -> int:
         return sum(load.gauge.held for load in self.loads)
-
-    async def end(self) -> None:
-        for load in self.loads:
-            load.stop()
-            await load.drain(1.0)
-            assert await load.give_back(1.0) == 0
-
-    async def close(self) -> None:
-        self._beat.cancel()
-        for load, schedule in zip(self.loads, self.schedules, strict=True):
-            await load.close()
-            schedule.close()
 
 
 async def models_of(access: ControllerAccess, prefix: str) -> list[str]:

@@ -6,14 +6,16 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 
 from lab.juju.simulator import JujuLab
 from tests.functional.juju.juju_access import REAL, run, user_of
+from tests.functional.juju.workers import Workers
 from tippingpoint.errors import TargetError
 from tippingpoint.plan.grow import GrowPlan
 from tippingpoint.plan.share import part_of
@@ -26,7 +28,6 @@ from tippingpoint.targets.juju.api.model import ModelAdmin
 from tippingpoint.targets.juju.grow import JujuSpawn
 from tippingpoint.targets.juju.hollow import make_model
 from tippingpoint.targets.juju.removal import remove_fleet
-from tippingpoint.workloads.load import PrepareOrder, StageOrder
 from tippingpoint.workloads.schedule import Schedule
 
 SMALL = {"machines": 2, "applications": 4, "units": 3, "relations": 4, "over": 0.2}
@@ -34,79 +35,26 @@ LESS = {"machines": 1, "applications": 2, "units": 2, "relations": 0, "over": 0.
 NOTHING = {"machines": 0, "applications": 0, "over": 0}
 
 
-class Scene:
-    """Workers on a model of their own, and what they recorded."""
+class Scene(Workers):
+    """Workers on a model of their own."""
 
     def __init__(
         self, access: ControllerAccess, prefix: str, model: str, plan: GrowPlan, workers: int
     ) -> None:
+        super().__init__(plan, workers, partial(JujuSpawn, plan, access, model, prefix))
         self.access = access
         self.model = model
-        self.plan = plan
-        self.recorder = Recorder()
-        self.schedules = [Schedule(asyncio.get_running_loop()) for _ in range(workers)]
-        self.loads = [
-            JujuSpawn(plan, access, model, prefix, str(number), self.recorder, schedule)
-            for number, schedule in enumerate(self.schedules)
-        ]
-        self.errors: Counter[tuple[str, str]] = Counter()
-        """(operation, outcome) of what the loads noted."""
-        self._beaten = asyncio.Event()
-        self._beat = asyncio.get_running_loop().create_task(self._beats())
-
-    async def _beats(self) -> None:
-        while True:
-            await asyncio.sleep(0.02)
-            for load in self.loads:
-                load.expire_calls()
-                for (operation, outcome, _), count in load.errors.items():
-                    self.errors[operation, outcome] += count
-                load.errors.clear()
-            self._beaten.set()
 
     async def open(self) -> None:
         for load in self.loads:
             await load.open()
         await self.prepare(fresh=False)
 
-    async def prepare(self, *, fresh: bool) -> None:
-        async with asyncio.TaskGroup() as both:
-            for number, load in enumerate(self.loads):
-                order = PrepareOrder(stages=self.plan.stages, share=(number, len(self.loads)), fresh=fresh)
-                both.create_task(load.prepare(order, lambda what, done, goal: None))
-
-    async def begin(self, number: int) -> None:
-        stage = self.plan.stages[number - 1]
-        for index, load in enumerate(self.loads):
-            order = StageOrder(
-                number=number,
-                size=stage.size,
-                spec=stage,
-                kind="ramp",
-                over=stage.over,
-                share=(index, len(self.loads)),
-                listed=number,
-            )
-            await load.begin_stage(order)
-
     def revise(self, plan: GrowPlan) -> None:
         """From the next stage on, it is this part of the plan."""
         self.plan = plan
         for load in self.loads:
             load.revise(plan)
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            self._beaten.clear()
-            await self._beaten.wait()
-
-    async def up(self) -> None:
-        """Wait until every worker says that its share is there."""
-        await self.until(lambda: all(load.gauge.up for load in self.loads))
-
-    async def run(self, number: int) -> None:
-        await self.begin(number)
-        await self.up()
 
     async def admin(self, client: ApiClient) -> ModelAdmin:
         return await ModelAdmin.open(client, self.access, self.model)
@@ -141,18 +89,6 @@ class Scene:
         """How often each operation ended how."""
         beside = (".service", DELAYED, FREED)
         return {name: h.total for name, h in self.recorded().items() if not name.endswith(beside)}
-
-    async def end(self) -> None:
-        for load in self.loads:
-            load.stop()
-            await load.drain(1.0)
-            assert await load.give_back(1.0) == 0
-
-    async def close(self) -> None:
-        self._beat.cancel()
-        for load, schedule in zip(self.loads, self.schedules, strict=True):
-            await load.close()
-            schedule.close()
 
 
 @asynccontextmanager
