@@ -191,14 +191,24 @@ def time_of(root: Path) -> int:
 
 
 def write_zip(prime: Path, out: Path, moment: int) -> None:
+    """Write the pack, with an entry for each directory.
+
+    When a refresh removes a directory, Juju then removes all of it, bytecode included. Without the entry it would leave
+    an empty package, which Python still imports.
+    """
     date = datetime.fromtimestamp(moment, UTC).timetuple()[:6]
     partial = out.with_name(f".{out.name}.partial")
     with zipfile.ZipFile(partial, "w") as archive:
-        for path in sorted(path for path in prime.rglob("*") if path.is_file()):
-            entry = zipfile.ZipInfo(path.relative_to(prime).as_posix(), date)
+        for path in sorted(prime.rglob("*")):
+            name = path.relative_to(prime).as_posix()
+            entry = zipfile.ZipInfo(f"{name}/" if path.is_dir() else name, date)
             entry.create_system = 3  # Unix, so that the modes count
-            entry.external_attr = (0o100755 if path.stat().st_mode & 0o100 else 0o100644) << 16
-            archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+            if path.is_dir():
+                entry.external_attr = 0o040755 << 16 | 0x10  # 0x10: a directory, for MS-DOS
+                archive.writestr(entry, b"")
+            else:
+                entry.external_attr = (0o100755 if path.stat().st_mode & 0o100 else 0o100644) << 16
+                archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
     partial.replace(out)
 
 

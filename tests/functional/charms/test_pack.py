@@ -128,6 +128,7 @@ def test_a_pack_has_charmcrafts_layout_with_all_that_python_needs(packs: dict[st
     assert f"{packages}/tippingpoint/targets/juju/plans/juju-leases-small.yaml" in modes
     assert f"{packages}/tippingpoint/report/assets/uPlot.iife.min.js" in modes
     assert f"{packages}/tippingpoint_charm/__init__.py" in modes
+    assert modes[f"{packages}/ops_tracing/"] == "0o755"  # so that a refresh without it removes all of it
     libraries = [file for file in modes if file.endswith(".so")]
     assert [file for file in libraries if ".cpython-312-x86_64-linux-gnu" in file]
     assert not [file for file in libraries if re.search(r"cpython-3(?!12)|aarch64", file)]
