@@ -32,7 +32,7 @@ def _run(parser: argparse.ArgumentParser) -> None:
 
 def _check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "plan", metavar="PLAN", help="a plan's file, or the name of a shipped plan (tippingpoint plans)"
+        "plan", metavar="PLAN", help="a plan's file, or the name of a shipped plan (see tippingpoint plans)"
     )
     parser.add_argument(
         "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[],
@@ -56,13 +56,18 @@ def _report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=("text", "html", "md", "json", "junit"),
-        help="the format of the report (text on a terminal, else md)",
+        help="the format of the report (default: text on a terminal, otherwise md)",
     )
 
 
 def _runs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "directory", nargs="?", type=Path, default=RUNS, metavar="DIR", help="where the runs are (./runs)"
+        "directory",
+        nargs="?",
+        type=Path,
+        default=RUNS,
+        metavar="DIR",
+        help="where the runs are (default: ./runs)",
     )
 
 
@@ -73,7 +78,11 @@ def _completion(parser: argparse.ArgumentParser) -> None:
 def _new_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the target's kind in plans: small letters and digits")
     parser.add_argument(
-        "--out", type=Path, default=Path(), metavar="DIR", help="the directory in which to create it (.)"
+        "--out",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="the directory in which to create it (default: .)",
     )
 
 
@@ -113,17 +122,20 @@ def _compare(parser: argparse.ArgumentParser) -> None:
         "--baseline",
         type=named_source,
         metavar="NAME",
-        help="the run or seed:NAME that the others are compared with (the first RUN)",
+        help="the run or seed:NAME that the others are compared with (default: the first RUN)",
     )
     parser.add_argument(
-        "--format", choices=("html", "md", "json"), default="md", help="the format of the output (md)"
+        "--format",
+        choices=("html", "md", "json"),
+        default="md",
+        help="the format of the output (default: md)",
     )
     parser.add_argument(
         "--tolerance",
         type=_tolerance,
         default=0.10,
         metavar="SHARE",
-        help="what differs by no more than this share is neither worse nor better (0.10)",
+        help="what differs by no more than this share is neither worse nor better (default: 0.10)",
     )
 
 
@@ -136,7 +148,7 @@ def _trend(parser: argparse.ArgumentParser) -> None:
         help="runs, or a directory that has them",
     )
     parser.add_argument(
-        "--by", choices=("date", "release"), default="date", help="the order of the runs (date)"
+        "--by", choices=("date", "release"), default="date", help="the order of the runs (default: date)"
     )
     parser.add_argument(
         "--acknowledge",
@@ -146,7 +158,10 @@ def _trend(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--reason", metavar="TEXT", default="", help="why these changes are accepted")
     parser.add_argument(
-        "--format", choices=("html", "md", "json"), default="md", help="the format of the output (md)"
+        "--format",
+        choices=("html", "md", "json"),
+        default="md",
+        help="the format of the output (default: md)",
     )
 
 
@@ -157,10 +172,10 @@ def _serve(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         metavar="RUNS",
         default=Path("runs"),
-        help="the directory with the runs (runs)",
+        help="the directory with the runs (default: ./runs)",
     )
     parser.add_argument(
-        "--port", type=_port, metavar="PORT", help="the port on 127.0.0.1 (9481, or a free one)"
+        "--port", type=_port, metavar="PORT", help="the port on 127.0.0.1 (default: 9481, or a free one)"
     )
     parser.add_argument("--open", action="store_true", help="open it in a browser")
     parser.add_argument("--run", metavar="ID", default="", help=argparse.SUPPRESS)
@@ -206,10 +221,13 @@ def _import(parser: argparse.ArgumentParser) -> None:
         help="SIZE leases were held from this line of the log on; SIZE@LINE:storm is a restart storm",
     )  # fmt: skip
     parser.add_argument(
-        "--sidecar", type=Path, metavar="FILE", help="a file with the stages of the log (LOG.stages.yaml)"
+        "--sidecar",
+        type=Path,
+        metavar="FILE",
+        help="a file with the stages of the log (default: LOG.stages.yaml)",
     )
     parser.add_argument(
-        "--title", metavar="TEXT", help="the run's name in reports and comparisons (the file's name)"
+        "--title", metavar="TEXT", help="the run's name in reports and comparisons (default: the file's name)"
     )
     _add_out(parser)
 
@@ -311,7 +329,7 @@ def _add_prometheus(parser: argparse.ArgumentParser, what: str, *, required: boo
         "--ca",
         type=Path,
         metavar="FILE",
-        help="PEM file that verifies the Prometheus' certificate (the machine's authorities)",
+        help="PEM file that verifies the Prometheus' certificate (default: the machine's authorities)",
     )
     parser.add_argument(
         "--username", metavar="NAME", default="", help="user name for the Prometheus, with --password-file"
@@ -327,13 +345,17 @@ def _add_prometheus(parser: argparse.ArgumentParser, what: str, *, required: boo
         "--only",
         metavar="MATCHERS",
         default="",
-        help="labels of the target's series: juju_model=lxd, instance=~10[.]0[.].* (all but the generators')",
+        help="labels of the target's series: juju_model=lxd, instance=~10[.]0[.].* (default: all but the generators')",
     )
 
 
 def _add_out(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--out", type=Path, default=RUNS, metavar="DIR", help="the directory in which runs are kept (./runs)"
+        "--out",
+        type=Path,
+        default=RUNS,
+        metavar="DIR",
+        help="the directory in which runs are kept (default: ./runs)",
     )
 
 
