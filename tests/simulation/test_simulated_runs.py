@@ -270,6 +270,23 @@ def test_a_lower_load_ends_on_all_units_once_thresholds_hold_again(tmp_path: Pat
     assert [part.manifest.status for part in parts] == ["complete"] * 2
 
 
+def test_what_a_busy_target_does_for_a_cut_run_is_removed_with_the_run_that_resumes_it(
+    tmp_path: Path,
+) -> None:
+    """Given claims that wait at a target when the power is cut, when the search is resumed before they are carried out,
+    then they are gone at its end."""
+    plan = _SEARCH | {
+        "workload": {"units": 3, "claim_time": "10s", "renew_time": "2s", "timeout": "1s"},
+        "find": _SEARCH["find"] | {"start": 123, "limit": 246, "within": "2m", "resolution": 0.1},
+        "thresholds": [{"operation": "extend", "p99": "200ms"}],
+    }
+    drawn = Drawn(4156, plan, DrawnService(30.7, 0.002, 1e9, []), [Event(33.0, "power cut", 10.3)])
+    played = play(drawn, tmp_path)
+    ask_all(played)
+    assert len(played.cut) == 1
+    assert not played.at_the_end
+
+
 _LISTED = {
     **{name: value for name, value in _SEARCH.items() if name != "find"},
     "stages": [{"leases": 10, "over": "4s", "hold": "10s"}, {"leases": 20, "over": "4s", "hold": "10s"}],

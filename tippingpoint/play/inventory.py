@@ -44,14 +44,16 @@ class Inventory:
         self._watcher = watcher
         self._takes_up = takes_up
         self._taken = False
+        self._left: ResumedRun | None = None
+        """The cut run that this one resumes, if it removed what that left."""
 
     async def reach(self) -> Entry:
         """Write down what will be made, and check that the target accepts us; raises TargetError if it does not."""
         taken_up = self._takes_up
         if taken_up is not None and taken_up.left:
             # It may have been cut before it removed what it made.
-            left = clean_entries(list(taken_up.left), taken_up.run, self._watcher.removing)
-            await self._interruption.unless_asked(left)
+            await self._interruption.unless_asked(self._clean_left(taken_up))
+            self._left = taken_up
         lasting = taken_up.entry if taken_up is not None else None
         if lasting is not None:
             entry: Entry = lasting
@@ -95,9 +97,7 @@ class Inventory:
             self._record.doing("removing what the run created")
         hurry = self._interruption.hurried
         within = self._target.clean_within(self._plan_share.plan.to_remove)
-        cleaning = asyncio.ensure_future(
-            clean_entries(self.entries, self._record.run_id, self._watcher.removing)
-        )
+        cleaning = asyncio.ensure_future(self._clean_all())
         hurried = asyncio.ensure_future(hurry.wait())
         await asyncio.wait([hurried, cleaning], timeout=within, return_when=asyncio.FIRST_COMPLETED)
         hurried.cancel()
@@ -121,3 +121,11 @@ class Inventory:
             self.gone = f"{gone} was gone before the run ended"
             self._record.event("model-gone", problem=self.gone)
         return True
+
+    async def _clean_all(self) -> int:
+        removed = await clean_entries(self.entries, self._record.run_id, self._watcher.removing)
+        # A busy target may have carried out requests of the cut run since we removed what that left.
+        return removed + (await self._clean_left(self._left) if self._left is not None else 0)
+
+    async def _clean_left(self, cut: ResumedRun) -> int:
+        return await clean_entries(cut.left, cut.run, self._watcher.removing)
