@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tests.simulated_targets import EMPTYING_S, RAMP_S
+from tippingpoint.analysis.search.answer import Answer
 from tippingpoint.analysis.search.early_end import LEAST_OF_HOLD, EarlyEnds, Tally
 from tippingpoint.analysis.search.probes import Margin, Probe
 from tippingpoint.analysis.search.searcher import Aim, Searcher
@@ -36,6 +37,8 @@ class Calls:
     """Seconds from one pause to the next; 0 for none."""
     pause: tuple[float, float] = (0.0, 0.0)
     """The range of a pause's length, in seconds."""
+    timed: float = 0.0
+    """How many calls a second are timed, whatever the load is; 0 for all."""
 
 
 class CallTarget:
@@ -52,7 +55,30 @@ class CallTarget:
 
     def hold(self, load: float, at: float, seconds: int) -> list[Second]:
         """Return what each second of a hold shows that begins at a moment."""
-        count = int(self._random.poisson(load * seconds))
+        sent, taken = self._calls_of(load, at, seconds)
+        ended = np.minimum(sent + taken, seconds - 1e-9).astype(int)
+        return [
+            {"extend.ok": Histogram.of(taken[ended == second] * 1e6)} if (ended == second).any() else {}
+            for second in range(seconds)
+        ]
+
+    def tips(self, threshold: Threshold, seconds: int, holds: int = 60) -> float:
+        """Return the load at which half of all holds meet a threshold, by simulation."""
+        low, high = log(self._limit) - 3.0, log(self._limit) + 1.0
+        for _ in range(8):
+            middle, held = (low + high) / 2, 0
+            for _ in range(holds):
+                at = float(self._random.uniform(0.0, 1e5))
+                _, taken = self._calls_of(exp(middle), at, seconds)
+                whole = [{"extend.ok": Histogram.of(taken * 1e6)}]
+                held += all(margin.value <= 0 for margin in stage_margins(stage_of(whole), [threshold]))
+            low, high = (middle, high) if 2 * held > holds else (low, middle)
+        return exp((low + high) / 2)
+
+    def _calls_of(self, load: float, at: float, seconds: int) -> tuple[FloatArray, FloatArray]:
+        """Return when the calls of a hold are sent, and how long each takes."""
+        timed = self._calls.timed
+        count = round(timed * seconds) if timed else int(self._random.poisson(load * seconds))
         sent = np.sort(self._random.uniform(0.0, seconds, count))
         taken = self._taken(load, sent)
         if self._calls.every:
@@ -60,11 +86,7 @@ class CallTarget:
             since = (sent + at - self._phase) % self._calls.every
             free = max(0.05, 1 - 0.6 * load / self._limit)
             taken = taken + np.maximum(0.0, self._pause - since * free)
-        ended = np.minimum(sent + taken, seconds - 1e-9).astype(int)
-        return [
-            {"extend.ok": Histogram.of(taken[ended == second] * 1e6)} if (ended == second).any() else {}
-            for second in range(seconds)
-        ]
+        return sent, taken
 
     def _taken(self, load: float, sent: FloatArray) -> FloatArray:
         """Return how long each call takes that is sent at these moments, without pauses."""
@@ -104,8 +126,11 @@ def _shown(seconds: Sequence[Second], threshold: Threshold) -> tuple[list[Margin
     return stage_margins(stage, [threshold], seconds=seconds), tallies(stage, [threshold], seconds)
 
 
-def search_calls(target: CallTarget, aim: Aim, threshold: Threshold) -> tuple[list[HoldEnd], float]:
-    """Search a target to the end as a run does; returns the ends of its holds, and the seconds that it took."""
+def search_calls(target: CallTarget, aim: Aim, threshold: Threshold) -> tuple[list[HoldEnd], float, Answer]:
+    """Search a target to the end as a run does.
+
+    Returns the ends of its holds, the seconds that it took, and its answer.
+    """
     searcher, early, now = Searcher(aim), EarlyEnds(aim.hold), 0.0
     ends: list[HoldEnd] = []
     while (ask := searcher.ask(now)) is not None:
@@ -125,4 +150,4 @@ def search_calls(target: CallTarget, aim: Aim, threshold: Threshold) -> tuple[li
         held = all(margin.value <= 0 for margin in margins) if clear is None else clear
         searcher.tell(Probe(ask.load, held, tuple(margins), fresh, now, begins + lasted - now))
         now = begins + lasted
-    return ends, now
+    return ends, now, searcher.answer

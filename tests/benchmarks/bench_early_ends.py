@@ -71,7 +71,8 @@ def one(row: str, seed: str) -> tuple[list[HoldEnd], float]:
         whole=True,
     )
     threshold = Threshold.model_validate({"operation": "extend", limit: "100ms"})
-    return search_calls(CallTarget(calls, tips, draw, _PERCENTILES[limit]), aim, threshold)
+    ends, seconds, _ = search_calls(CallTarget(calls, tips, draw, _PERCENTILES[limit]), aim, threshold)
+    return ends, seconds
 
 
 def line(row: str, found: list[tuple[list[HoldEnd], float]]) -> list[str]:

@@ -5,7 +5,8 @@
 
 MLRsearch's package is in the dependency group `benchmark`; without it that side is left out.
 
-Rows are kinds of targets (tests/simulated_targets.py) and queues of known capacity (find_queues.py); in each row the
+Rows are kinds of targets (tests/simulated_targets.py), those that no model of ours describes (`CHANGING`), targets
+whose every call is simulated (`CALLS`), and queues of known capacity (find_queues.py); in each row but those of `CALLS` the
 limit is drawn anew for each search, from 150 to 66,000 with a first load of 100. The truth is the load at which the
 chance that a hold meets the threshold is one half: as drawn, or for queues by simulation; of a target that drifts, at
 the search's end. A side is a search:
@@ -43,8 +44,19 @@ if str(REPOSITORY) not in sys.path:
 
 from tests.benchmarks.find_peers import Holds, Named, bisection, doubling, mlrsearch, nighthawk  # noqa: E402
 from tests.benchmarks.find_queues import QUEUES, QueueTarget  # noqa: E402
-from tests.simulated_targets import Kind, Result, Target, search  # noqa: E402
+from tests.simulated_holds import Calls, CallTarget, search_calls  # noqa: E402
+from tests.simulated_targets import (  # noqa: E402
+    Kind,
+    Result,
+    Target,
+    jumps,
+    on_and_off,
+    search,
+    settles,
+    swings,
+)
 from tippingpoint.analysis.search.searcher import Aim  # noqa: E402
+from tippingpoint.plan.base import Threshold  # noqa: E402
 
 AIM = Aim(start=100, limit=100_000, resolution=0.2, hold=30.0, within=None, whole=True)
 LOWEST, HIGHEST = 150.0, 66_000.0
@@ -63,6 +75,27 @@ KINDS: Mapping[str, Kind] = {
     "no limit within": Kind(softness=0.1),
     "broken at the start": Kind(softness=0.1),
 }
+CHANGING: Mapping[str, Kind] = {
+    "slow heal": Kind(softness=0.1, stays=0.3, heals=8.0),
+    "jump": Kind(softness=0.1, path=jumps),
+    "foreign load": Kind(softness=0.1, path=on_and_off, recurs=True),
+    "sine of 20 %": Kind(softness=0.1, path=swings, recurs=True),
+    "plateau": Kind(softness=0.05, shape="plateau"),
+    "Pareto noise": Kind(softness=0.1, tails=1.5),
+    "latch": Kind(softness=0.1, hurt=1.5),
+    "settles": Kind(softness=0.1, path=settles),
+    "ages with its load": Kind(softness=0.1, ages=0.015),
+    "scars of overload": Kind(softness=0.1, scars=0.4, heals=4.0),
+}
+"""Targets that change while they are searched, or that no model of ours describes."""
+CALLS: Mapping[str, Calls] = {
+    "pause each 30 s": Calls(every=30.0, pause=(0.2, 0.34)),
+    "pause each 50 s": Calls(every=50.0, pause=(0.2, 0.34)),
+    "p99 of 100 calls": Calls("bimodal", timed=100 / 30),
+}
+"""Targets whose every call is simulated; their limits are from 40 to 400 calls a second."""
+FEW = replace(AIM, start=10, limit=10_000)
+P99 = Threshold.model_validate({"operation": "extend", "p99": "100ms"})
 SIDES: Mapping[str, Callable[[Aim, Holds], Named] | None] = {
     "ours": None,
     "doubling": doubling,
@@ -78,7 +111,7 @@ def made(row: str, draw: random.Random) -> Made:
     if row in QUEUES:
         limit = exp(draw.uniform(log(LOWEST), log(HIGHEST)))
         return QueueTarget(QUEUES[row], limit, draw), AIM, True
-    kind = KINDS[row]
+    kind = {**KINDS, **CHANGING}[row]
     if row == "no limit within":
         return Target(kind, AIM.limit * 2, draw), AIM, False
     if row == "broken at the start":
@@ -88,6 +121,8 @@ def made(row: str, draw: random.Random) -> Made:
 
 def one(row: str, side: str, resolution: float, seed: str) -> tuple[Result, bool, float]:
     """Search one target; returns the result, whether the search stands by it, and the seconds of CPU it took."""
+    if row in CALLS:
+        return one_of_calls(row, resolution, seed)
     target, aim, there = made(row, random.Random(f"{row} {seed}"))
     aim = replace(aim, resolution=resolution)
     begun = time.process_time()
@@ -108,6 +143,18 @@ def one(row: str, side: str, resolution: float, seed: str) -> tuple[Result, bool
     truth = target.limit(now[0], aim.hold) if there else None
     result = Result(truth, named.limit, named.low, named.high, "", count[0], now[0])
     return result, named.stands and named.limit is not None, time.process_time() - begun
+
+
+def one_of_calls(row: str, resolution: float, seed: str) -> tuple[Result, bool, float]:
+    """Search one target of `CALLS` with ours; returns the same as `one`."""
+    draw = random.Random(f"{row} {seed}")
+    target = CallTarget(CALLS[row], exp(draw.uniform(log(40), log(400))), draw)
+    begun = time.process_time()
+    ends, seconds, answer = search_calls(target, replace(FEW, resolution=resolution), P99)
+    took = time.process_time() - begun
+    truth = target.tips(P99, int(FEW.hold))
+    found = Result(truth, answer.limit, answer.low, answer.high, answer.ended, len(ends), seconds)
+    return found, answer.limit is not None, took
 
 
 def line(row: str, side: str, found: Sequence[tuple[Result, bool, float]]) -> list[str]:
@@ -149,7 +196,7 @@ def main() -> None:
     parser.add_argument("--searches", type=int, default=1000)
     parser.add_argument("--seed", default="2026")
     parser.add_argument("--sides", default=",".join(SIDES))
-    parser.add_argument("--rows", default=",".join([*KINDS, *QUEUES]).replace(", ", ";"))
+    parser.add_argument("--rows", default=",".join([*KINDS, *QUEUES, *CHANGING, *CALLS]).replace(", ", ";"))
     parser.add_argument(
         "--resolution", type=float, default=AIM.resolution, help="the width that is asked for"
     )
@@ -165,7 +212,7 @@ def main() -> None:
         show(["---"] * len(HEAD), True)
     with Pool() as pool:
         for row in rows:
-            for side in sides:
+            for side in sides if row not in CALLS else ["ours"]:
                 seeds = [f"{asked.seed} {number}" for number in range(asked.searches)]
                 found = pool.map(partial(one, row, side, asked.resolution), seeds, chunksize=4)
                 show(line(row, side, found), asked.markdown)
