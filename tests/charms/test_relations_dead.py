@@ -9,6 +9,7 @@ from typing import Any
 import ops
 import pytest
 from ops import testing
+from scenario import _runtime
 from tippingpoint_charm.relations.databag import reason
 from tippingpoint_charm.relations.databag import related as all_related
 
@@ -177,3 +178,21 @@ def test_a_refusal_without_a_text_is_still_a_whole_sentence() -> None:
     """Juju 4.0.15 refuses to write to a relation that is gone, and says nothing."""
     assert reason(ops.ModelError()) == reason(ops.ModelError("\n")) == "Juju gave no reason"
     assert reason(ops.ModelError("ERROR permission\ndenied\n")) == "ERROR permission denied"
+
+
+def test_a_collector_survives_the_end_of_a_relation_whose_application_juju_no_longer_names(
+    at_home: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Juju 4.0.15 does when a model is destroyed."""
+    told = _runtime.Runtime._get_event_env
+
+    def without_the_name(*arguments: Any, **named: Any) -> dict[str, str]:
+        return told(*arguments, **named) | {"JUJU_REMOTE_APP": ""}
+
+    monkeypatch.setattr(_runtime.Runtime, "_get_event_env", without_the_name)
+    relation = testing.Relation("scale-run", remote_app_name="load-claimer")
+    ctx = collector.context()
+
+    out = ctx.run(ctx.on.relation_broken(relation), testing.State(relations=[relation], leader=True))
+
+    assert not isinstance(out.unit_status, testing.ErrorStatus)

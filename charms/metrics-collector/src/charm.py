@@ -149,7 +149,11 @@ class MetricsCollectorCharm(ActingCharm):
         self._follow_exporters()
 
     def _on_broken(self, event: ops.RelationBrokenEvent) -> None:
-        self._note(event.app.name, [])
+        sender = getattr(event.app, "name", "")  # Juju 4.0 does not name an application that is gone
+        if sender:
+            self._note(sender, [])
+        else:
+            self._keep_all()
         self._follow_exporters()
 
     def _on_remove(self, _: ops.RemoveEvent) -> None:
