@@ -6,8 +6,9 @@
 MLRsearch's package is in the dependency group `benchmark`; without it that side is left out.
 
 Rows are kinds of targets (tests/simulated_targets.py), those that no model of ours describes (`CHANGING`), targets
-whose every call is simulated (`CALLS`), and queues of known capacity (find_queues.py); in each row but those of `CALLS` the
-limit is drawn anew for each search, from 150 to 66,000 with a first load of 100. The truth is the load at which the
+whose every call is simulated (`CALLS`), and queues of known capacity (find_queues.py). In each row but those of
+`CALLS`, the limit is drawn anew for each search, from 150 to 66,000 with a first load of 100. The truth is the load at
+which the
 chance that a hold meets the threshold is one half: as drawn, or for queues by simulation; of a target that drifts, at
 the search's end. A side is a search:
 
