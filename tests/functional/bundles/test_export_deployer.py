@@ -16,6 +16,8 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 CHARMS = ["container-spawner", "load-claimer", "metrics-collector"]
+SERIES = ["noble", "resolute"]
+"""Those of the bases that the charms are packed for."""
 
 READ = """
 import json, sys
@@ -71,9 +73,10 @@ def deployer(tmp_path_factory: pytest.TempPathFactory) -> Any:
     stub.chmod(0o755)
     for name in CHARMS:
         charm = yaml.safe_load((ROOT / "charms" / name / "charmcraft.yaml").read_text())
-        (place / "noble" / name).mkdir(parents=True)
-        (place / "noble" / name / "metadata.yaml").write_text(yaml.safe_dump({"name": name}))
-        (place / "noble" / name / "config.yaml").write_text(yaml.safe_dump(charm.get("config", {})))
+        for series in SERIES:
+            (place / series / name).mkdir(parents=True)
+            (place / series / name / "metadata.yaml").write_text(yaml.safe_dump({"name": name}))
+            (place / series / name / "config.yaml").write_text(yaml.safe_dump(charm.get("config", {})))
     path = f"{place}/bin:{os.environ['PATH']}"
     environment = {"PATH": path, "HOME": str(place), "JUJU_REPOSITORY": str(place)}
 

@@ -88,7 +88,10 @@ def test_what_a_cut_run_left_is_cleaned_and_nothing_else(place: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("target.pth=leases", "target.pth: leases: expected one of kind, path (did you mean path?)"),
+        (
+            "target.pth=leases",
+            "target.pth: leases: expected one of kind, path, for directory (did you mean path?)",
+        ),
         ("target.path=3", "target.path: 3: expected"),
         ("target.kind=directry", "target.kind: directry: expected one of etcd, juju, pacemaker, directory"),
     ],
