@@ -26,7 +26,7 @@ from tippingpoint.rundir.stages import StageResult
 RENEW_S = 30
 EXIT_CODES = {"met": 0, "missed": 1, "failed": 3, "withheld": 4}
 PERCENTILES = ("p50", "p90", "p95", "p99", "p999", "max")
-TIPS = re.compile(r"^(Tips|Breaks|Misses a threshold) ")
+TIPS = re.compile(r"^(Tips|Reaches a cliff|Misses a threshold) ")
 HELD_THROUGH = re.compile(r"passed up to ([\d,]+) leases")
 
 failures = st.dictionaries(
