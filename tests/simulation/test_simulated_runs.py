@@ -23,6 +23,14 @@ from tippingpoint.play.stages import Stages
 from tippingpoint.rundir.results import load_run
 from tippingpoint.util import timing
 
+pytestmark = [
+    # Coroutines of what was killed never end; Python complains when it collects them.
+    pytest.mark.filterwarnings(
+        "ignore:Exception ignored in. <coroutine object:pytest.PytestUnraisableExceptionWarning"
+    ),
+    pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
+]
+
 _SEARCH = {
     **{name: value for name, value in draw(0).plan.items() if name not in ("stages", "after", "faults")},
     "workload": {"units": 1, "claim_time": "10s", "renew_time": "1s"},
