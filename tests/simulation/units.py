@@ -22,9 +22,9 @@ from tests.simulation.lives import Life, Machine, context_of
 from tests.simulation.virtual_time import VirtualLoop
 from tests.simulation.worker_tasks import WorkerTasks
 from tippingpoint.agent.service import Agent
-from tippingpoint.conduct.director import conduct, lose, lost_with_remains, to_judge
+from tippingpoint.conduct.director import conduct, judge_request, lose, lost_with_remains, to_judge
 from tippingpoint.conduct.run_state import SharedRun, UnitWord, is_news, read_shared, read_word
-from tippingpoint.conduct.search_messages import NextLoad, read_report
+from tippingpoint.conduct.search_messages import NextLoad, ProbeReport, read_report
 from tippingpoint.errors import UserError
 from tippingpoint.util import timing
 
@@ -305,21 +305,11 @@ class Unit:
     ) -> NextLoad | None:
         sharing = run.turns[-1].sharing(run.units) if run.turns else []
         found = {unit: read_report(self._model.bags.get(unit, {}).get("probe")) for unit in sharing}
-        reports = {unit: each.model_dump(mode="json") for unit, each in found.items() if each is not None}
+        reports = {unit: each for unit, each in found.items() if each is not None}
         if report is not None:
-            reports[self.name] = report
+            reports[self.name] = ProbeReport.model_validate(report)
         try:
-            answer = await self.ask(
-                "judge",
-                shared=run.model_dump(mode="json", exclude_none=True),
-                after=after,
-                words={
-                    unit: word.model_dump(mode="json", exclude_none=True)
-                    for unit, word in words.items()
-                    if word is not None and word.run == run.id
-                },
-                reports=reports,
-            )
+            answer = await self.ask("judge", **judge_request(run, after, words, reports))
             return None if answer.get("next") is None else NextLoad.model_validate(answer["next"])
         except AgentAway:
             return None

@@ -17,6 +17,7 @@ named once everything that belongs to the previous one is done.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tippingpoint.conduct.figure_messages import FigureNews
 from tippingpoint.conduct.run_state import (
@@ -30,7 +31,7 @@ from tippingpoint.conduct.run_state import (
     UnitWord,
     silent_after,
 )
-from tippingpoint.conduct.search_messages import NextLoad
+from tippingpoint.conduct.search_messages import NextLoad, ProbeReport
 from tippingpoint.errors import UserError
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.plan.read import Plan
@@ -201,6 +202,26 @@ def to_judge(run: SharedRun, words: Mapping[str, UnitWord | None]) -> int | None
     if there == sharing and turn.number not in run.figures.turns and run.asks_figures:
         return None
     return turn.number if all(unit in said and said[unit].held >= turn.number for unit in there) else None
+
+
+def judge_request(
+    run: SharedRun,
+    after: int,
+    words: Mapping[str, UnitWord | None],
+    reports: Mapping[str, ProbeReport],
+) -> dict[str, Any]:
+    """Return the fields of a request to the leader's agent (agent/requests.py: Judge), after `to_judge` named a turn.
+
+    `reports` is what units measured in that turn.
+    """
+    return {
+        "shared": run.model_dump(mode="json", exclude_none=True),
+        "after": after,
+        "words": {
+            unit: word.model_dump(mode="json", exclude_none=True) for unit, word in _said(run, words).items()
+        },
+        "reports": {unit: report.model_dump(mode="json") for unit, report in reports.items()},
+    }
 
 
 def _back(run: SharedRun, said: Mapping[str, UnitWord]) -> list[str]:

@@ -15,10 +15,10 @@ from tests.functional.forked import Forked
 from tests.functional.program import WITHIN_S, no_traceback, until
 from tests.functional.spawn_runs import crash
 from tippingpoint.agent.client import AgentAway, call
-from tippingpoint.conduct.director import begin_run, conduct, to_judge
+from tippingpoint.conduct.director import begin_run, conduct, judge_request, to_judge
 from tippingpoint.conduct.figure_messages import FigureNews
 from tippingpoint.conduct.run_state import SharedRun, UnitWord
-from tippingpoint.conduct.search_messages import NextLoad
+from tippingpoint.conduct.search_messages import NextLoad, ProbeReport
 from tippingpoint.plan.read import Plan
 
 T = TypeVar("T")
@@ -174,17 +174,8 @@ class Leader:
     def _following(self, after: int) -> NextLoad | None:
         """What follows a load of a search, as the leader's agent judges it."""
         reports = {agent.unit: agent.ask("word")["report"] for agent in self.agents}
-        answer = self.leading.ask(
-            "judge",
-            shared=self.run.model_dump(mode="json", exclude_none=True),
-            after=after,
-            words={
-                unit: word.model_dump(mode="json", exclude_none=True)
-                for unit, word in self.words.items()
-                if word
-            },
-            reports={unit: report for unit, report in reports.items() if report},
-        )
+        told = {unit: ProbeReport.model_validate(report) for unit, report in reports.items() if report}
+        answer = self.leading.ask("judge", **judge_request(self.run, after, self.words, told))
         return None if answer["next"] is None else NextLoad.model_validate(answer["next"])
 
     def until(self, found: Callable[[], T], within: float = WITHIN_S) -> T:

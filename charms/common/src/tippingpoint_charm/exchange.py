@@ -12,7 +12,7 @@ import ops
 from pydantic import ValidationError
 
 from tippingpoint.agent.client import AgentAway
-from tippingpoint.conduct.director import conduct, lose, lost_with_remains, to_judge
+from tippingpoint.conduct.director import conduct, judge_request, lose, lost_with_remains, to_judge
 from tippingpoint.conduct.figure_messages import FigureNews
 from tippingpoint.conduct.run_state import SharedRun, UnitWord
 from tippingpoint.conduct.search_messages import NextLoad, ProbeReport
@@ -350,18 +350,8 @@ class Exchange(ops.Object):
         if self.report is not None:
             reports[self._charm.unit.name] = self.report
         try:
-            answer = self._agent.ask(
-                "judge",
-                within=HOOK_WAITS,
-                shared=run.model_dump(mode="json", exclude_none=True),
-                after=after,
-                words={
-                    unit: word.model_dump(mode="json", exclude_none=True)
-                    for unit, word in words.items()
-                    if word is not None and word.run == run.id
-                },
-                reports={unit: report.model_dump(mode="json") for unit, report in reports.items()},
-            )
+            request = judge_request(run, after, words, reports)
+            answer = self._agent.ask("judge", within=HOOK_WAITS, **request)
             return None if answer.get("next") is None else NextLoad.model_validate(answer["next"])
         except AgentAway:
             return None
